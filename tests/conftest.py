@@ -1,0 +1,70 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from django.db import connections
+
+from tests.servers.databases import run_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DATABASE = os.environ.get("GENEVA_TEST_DATABASE", "sqlite")
+"""The database that this run is on: sqlite, postgresql, mysql or mariadb."""
+
+
+def _is_controller(config: pytest.Config) -> bool:
+    return not hasattr(config, "workerinput")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    directory = run_directory(os.environ)
+    if _is_controller(config):
+        # What a killed run with the same process number may have left.
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(mode=0o700)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _is_controller(config):
+        shutil.rmtree(run_directory(os.environ), ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        only = item.get_closest_marker("only_on")
+        if only is not None and DATABASE not in only.args:
+            reason = only.kwargs["reason"]
+            item.add_marker(pytest.mark.skip(reason=f"only on {', '.join(only.args)}: {reason}"))
+
+
+@pytest.fixture
+def database() -> str:
+    """The database that this run is on: sqlite, postgresql, mysql or mariadb."""
+    return DATABASE
+
+
+@pytest.fixture
+def child_environment() -> Callable[[], dict[str, str]]:
+    """The environment for a process that a test starts: it uses this test's databases.
+
+    Given in a ``TransactionTestCase`` only: what a plain test case writes is seen by no other process.
+    """
+
+    def environment() -> dict[str, str]:
+        names = {alias: str(connections[alias].settings_dict["NAME"]) for alias in connections}
+        return {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "GENEVA_TEST_NAMES": json.dumps(names),
+            # A child is no pytest-xdist worker, whatever started it.
+            "PYTEST_XDIST_WORKER": "",
+        }
+
+    return environment
