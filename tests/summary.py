@@ -1,0 +1,94 @@
+"""The last lines of the suite: what ran, what was skipped, what did not run and why."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from tests.report import Outcome
+
+__all__ = ["LABELS", "Done", "Plan", "summary"]
+
+LABELS = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
+
+
+@dataclass
+class Plan:
+    """What the suite could not do. ``broken``: it had to be able to."""
+
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    def leave_out(self, what: str, reason: str, *, broken: bool) -> None:
+        """Note that ``what`` does not run."""
+        self.left_out.append((what, reason))
+        self.broken = self.broken or broken
+
+
+@dataclass
+class Done:
+    """One run that has ended."""
+
+    database: str
+    version: str
+    seconds: float
+    outcome: Outcome = field(default_factory=Outcome)
+    problem: str = ""
+
+    @property
+    def failed(self) -> int:
+        """Tests that failed; a run that broke counts as one."""
+        return self.outcome.failed
+
+    @property
+    def title(self) -> str:
+        """Environment and database, with versions."""
+        version = self.version or self.outcome.sqlite
+        environment = f"Python {self.outcome.python}, Django {self.outcome.django}"
+        return f"{environment}, {LABELS[self.database]} {version}"
+
+    @property
+    def counts(self) -> str:
+        """Passed, failed and skipped."""
+        outcome = self.outcome
+        return f"{outcome.passed} passed, {outcome.failed} failed, {len(outcome.skipped)} skipped"
+
+    def add(self, serial: Done) -> None:
+        """Count the serial tests of the same run in."""
+        self.seconds += serial.seconds
+        self.problem = self.problem or serial.problem
+        self.outcome.passed += serial.outcome.passed
+        self.outcome.failed += serial.outcome.failed
+        self.outcome.skipped += serial.outcome.skipped
+
+
+def summary(done: list[Done], plan: Plan, seconds: float) -> str:
+    """The text; its last line is the sum of the counts, alone."""
+    width = max((len(one.title) for one in done), default=0)
+    lines = ["", f"What ran, in {seconds:.0f} seconds:"]
+    for one in done:
+        lines.append(f"  {one.title:{width}}  {one.counts}, {one.seconds:.0f} s")
+        if one.problem:
+            lines.append(f"    {one.problem}")
+    if skipped := _skipped(done):
+        lines += ["Skipped:", *skipped]
+    lines += [f"Did not run: {what}: {reason}" for what, reason in plan.left_out]
+    lines += plan.notes
+    passed = sum(one.outcome.passed for one in done)
+    failed = sum(one.outcome.failed for one in done)
+    total_skipped = sum(len(one.outcome.skipped) for one in done)
+    # A part that had to run and could not is a failure, so that the last line never looks green.
+    lines.append(f"{passed} passed, {failed + plan.broken} failed, {total_skipped} skipped")
+    return "\n".join(lines)
+
+
+def _skipped(done: list[Done]) -> list[str]:
+    """One line for each test and reason, with the databases where it was so."""
+    where: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in done:
+        python = re.match(r"\d+\.\d+", one.outcome.python)
+        for test, reason in one.outcome.skipped:
+            where[test, reason].append(f"{one.database} {python.group() if python else ''}".strip())
+    return [f"  {test}: {reason} ({', '.join(places)})" for (test, reason), places in sorted(where.items())]
