@@ -1,0 +1,1 @@
+"""What the author of a workflow class wrote. Nothing here touches a database."""

@@ -1,0 +1,131 @@
+"""Conditions that are looked at before a step: ``skip_if``, ``run_if``, ``cancel_if``.
+
+They run under the lock of the workflow's row and must only read.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from geneva_drive.definition.blueprint import MISSING, Blueprint, Location, Place, caller_location
+from geneva_drive.definition.functions import (
+    is_coroutine_function,
+    problem_with_function,
+    problem_with_signature,
+)
+from geneva_drive.definition.steps import DeclaredStep
+
+__all__ = ["Condition", "DeclaredCondition", "cancel_if", "checked_condition"]
+
+Test = Callable[[Any], object]
+F = TypeVar("F", bound=Test)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that holds for a workflow, or does not.
+
+    Attributes
+    ----------
+    test
+        A callable of the workflow, the name of a method of it, or a constant.
+    negated
+        Whether the opposite is meant (``run_if``).
+    name
+        What to call it in a record: the method's name, or the callable's.
+    """
+
+    test: Test | str | bool
+    negated: bool = False
+    name: str = ""
+
+    def evaluate(self, workflow: Any) -> bool:
+        """Return whether the condition holds. Whatever the callable raises passes through."""
+        if isinstance(self.test, bool):
+            return self.test is not self.negated
+        holds = getattr(workflow, self.test)() if isinstance(self.test, str) else self.test(workflow)
+        if inspect.isawaitable(holds):
+            # A coroutine is always true, so this condition would always hold.
+            if inspect.iscoroutine(holds):
+                holds.close()
+            raise TypeError(
+                f"The condition {self.name!r} of {type(workflow).__name__} gave an awaitable, not an answer."
+            )
+        return bool(holds) is not self.negated
+
+
+class DeclaredCondition:
+    """What `cancel_if` leaves in a class body until the class is made."""
+
+    __slots__ = ("arguments", "location", "options")
+
+    def __init__(self, arguments: tuple[Any, ...], options: dict[str, Any], location: Location) -> None:
+        self.arguments = arguments
+        self.options = options
+        self.location = location
+
+    @property
+    def test(self) -> Any:
+        return self.arguments[0] if len(self.arguments) == 1 else MISSING
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        # Only a plain mixin still has this object in its body; its method stays callable.
+        return self.test.__get__(instance, owner) if hasattr(self.test, "__get__") else self
+
+
+def cancel_if(condition: F, /) -> F:
+    """Cancel the workflow when this holds. Looked at before every step, first of all.
+
+    As a decorator of a method, or with a callable of the workflow or a method's name::
+
+        @cancel_if
+        def order_withdrawn(self):
+            return self.hero.withdrawn
+
+        customer_gone = cancel_if(lambda workflow: workflow.hero.customer is None)
+    """
+    return cast(F, DeclaredCondition((condition,), {}, caller_location(1)))
+
+
+def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Place) -> Condition:
+    """Return the condition that `value` stands for: a callable, a method's name or a boolean.
+
+    Raises
+    ------
+    StepConfigurationError
+        It is none of these, the method does not exist, or it cannot be called with the workflow alone.
+    """
+    if isinstance(value, bool):
+        return Condition(value, name=str(value))
+    if isinstance(value, str):
+        return _checked_method(value, option, blueprint, place)
+    if isinstance(value, DeclaredCondition | DeclaredStep):
+        raise place.error(f"{option}={value!r} is not a condition. Give the method's name as a text.")
+    if isinstance(value, type) or not callable(value):
+        raise place.error(
+            f"{option}={value!r} is not a condition. Give a callable of the workflow, a method's name, "
+            "True or False."
+        )
+    if is_coroutine_function(value):
+        raise place.error(f"{option}={value!r} is async, and conditions are not. Give a plain function.")
+    if problem := problem_with_signature(value, "workflow"):
+        raise place.error(f"{option}: {problem}")
+    return Condition(value, name=getattr(value, "__name__", type(value).__name__))
+
+
+def _checked_method(name: str, option: str, blueprint: Blueprint, place: Place) -> Condition:
+    method = blueprint.find(name)
+    if isinstance(method, DeclaredCondition):
+        method = method.test
+    if isinstance(method, DeclaredStep):
+        raise place.error(f"{option}={name!r} names a step. Name a method that only reads.")
+    if method is MISSING:
+        raise place.error(f"{option}={name!r} names no method of the class. Define it, or correct the name.")
+    if problem := problem_with_function(method, "self"):
+        raise place.error(f"{option}={name!r}: {problem}")
+    if is_coroutine_function(method):
+        raise place.error(f"{option}={name!r} is async, and conditions are not. Make it a plain method.")
+    return Condition(name, name=name)

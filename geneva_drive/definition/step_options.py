@@ -1,0 +1,117 @@
+"""The options of a step: which there are, and what each accepts.
+
+An option that is not in the table is refused, so a new one needs one line here, and its field in
+`StepDefinition` and `StepOptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from geneva_drive.definition.blueprint import Blueprint, Place
+from geneva_drive.definition.conditions import Condition, checked_condition
+from geneva_drive.definition.durations import checked_duration
+from geneva_drive.definition.options import JOB_OPTIONS, checked_priority, checked_queue
+
+__all__ = ["CRASH_ACTIONS", "STEP_OPTIONS", "checked_step_options"]
+
+CRASH_ACTIONS: Final = ("reattempt", "pause", "cancel")
+
+Check = Callable[[Any, str, Blueprint, Place], Any]
+
+
+def _plainly(check: Callable[[Any, str], Any]) -> Check:
+    """Turn a check that knows no class into one that names it."""
+
+    def checked(value: Any, option: str, blueprint: Blueprint, place: Place) -> Any:
+        try:
+            return check(value, option)
+        except ValueError as error:
+            raise place.error(str(error)) from None
+
+    return checked
+
+
+def _checked_flag(value: Any, option: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{option}={value!r} is neither True nor False. Give one of them.")
+    return value
+
+
+def _checked_neighbour(value: Any, option: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{option}={value!r} is not a step's name. Give the name as a text.")
+    return value
+
+
+def _checked_former_names(value: Any, option: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise ValueError(f"{option}={value!r} is a text. Give a list of names: {option}=[{value!r}].")
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise ValueError(f"{option}={value!r} is not a list of names. Give one: {option}=['old_name'].")
+    for name in value:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ValueError(f"{option}={value!r}: {name!r} cannot have been a step's name. Correct it.")
+    return tuple(value)
+
+
+def _checked_crash_action(value: Any, option: str) -> str:
+    if value not in CRASH_ACTIONS:
+        raise ValueError(f"{option}={value!r} is unknown. Give one of: {', '.join(CRASH_ACTIONS)}.")
+    return str(value)
+
+
+STEP_OPTIONS: Final[dict[str, Check]] = {
+    "wait": _plainly(checked_duration),
+    "skip_if": checked_condition,
+    "run_if": checked_condition,
+    "before": _plainly(_checked_neighbour),
+    "after": _plainly(_checked_neighbour),
+    "formerly": _plainly(_checked_former_names),
+    "atomic": _plainly(_checked_flag),
+    "queue": _plainly(checked_queue),
+    "priority": _plainly(checked_priority),
+    "on_crash": _plainly(_checked_crash_action),
+}
+
+CONTRADICTIONS: Final = (("before", "after"), ("skip_if", "run_if"))
+
+
+def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: Place) -> dict[str, Any]:
+    """Return the fields of a `StepDefinition` that these options, as they were written, stand for.
+
+    An option that is None counts as not given.
+
+    Raises
+    ------
+    StepConfigurationError
+        An option is unknown, is no use, or contradicts another one.
+    """
+    if unknown := [option for option in given if option not in STEP_OPTIONS]:
+        known = ", ".join(STEP_OPTIONS)
+        raise place.error(
+            f"{unknown[0]}={given[unknown[0]]!r} is not an option of a step. Options are: {known}."
+        )
+    written = {option: value for option, value in given.items() if value is not None}
+    for one, other in CONTRADICTIONS:
+        if one in written and other in written:
+            raise place.error(
+                f"{one}={written[one]!r} and {other}={written[other]!r} contradict each other. Keep one of them."
+            )
+    checked = {
+        option: STEP_OPTIONS[option](value, option, blueprint, place) for option, value in written.items()
+    }
+    checked["skip_if"] = _as_skip_if(checked.get("skip_if"), checked.pop("run_if", None))
+    checked["options"] = {option: checked[option] for option in JOB_OPTIONS if option in checked}
+    checked.setdefault("wait", timedelta(0))
+    return checked
+
+
+def _as_skip_if(skip_if: Condition | None, run_if: Condition | None) -> Condition | None:
+    if run_if is not None:
+        skip_if = Condition(run_if.test, negated=True, name=run_if.name)
+    if skip_if is not None and isinstance(skip_if.test, bool) and skip_if.test is skip_if.negated:
+        return None  # A constant that never holds is no condition to ask.
+    return skip_if

@@ -1,0 +1,176 @@
+"""The attributes of a workflow class that are neither steps nor conditions, checked before it is made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.db import models
+from django.db.models.base import ModelBase
+from django.db.models.manager import BaseManager
+
+from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
+from geneva_drive.definition.class_definition import HOOKS
+from geneva_drive.definition.conditions import DeclaredCondition
+from geneva_drive.definition.functions import is_coroutine_function, problem_with_function
+from geneva_drive.definition.options import validate
+from geneva_drive.definition.steps import DeclaredStep
+
+__all__ = [
+    "check_attributes",
+    "former_types",
+    "hero_model",
+    "may_proceed_without_hero",
+    "overridden_hooks",
+    "own_job_options",
+]
+
+
+def check_attributes(blueprint: Blueprint, base: Any) -> None:
+    """Refuse fields, foreign managers, and values that would hide a column of `base`.
+
+    Raises
+    ------
+    StepConfigurationError
+        Naming the attribute and, if it is inherited, the mixin that has it.
+    """
+    mixins = [
+        each for each in blueprint.ancestors if each not in base.__mro__ and not isinstance(each, type(base))
+    ]
+    columns = _columns(base)
+    _check_values(blueprint.body.items(), blueprint.place, "", base, columns)
+    for mixin in mixins:
+        origin = f" (inherited from {mixin.__module__}.{mixin.__qualname__})"
+        if isinstance(mixin, ModelBase) and hasattr(mixin, "_meta"):
+            if not mixin._meta.abstract:
+                raise blueprint.place.error(
+                    f"{mixin._meta.label} is a model with a table of its own, and a workflow class has the table "
+                    "of workflows. Derive from Workflow and abstract models only."
+                )
+            _check_values(_of_abstract_model(mixin), blueprint.place, origin, base, columns)
+        _check_values(vars(mixin).items(), blueprint.place, origin, base, columns)
+
+
+def _columns(base: Any) -> dict[str, str]:
+    fields = [*base._meta.local_fields, *base._meta.private_fields]
+    return {
+        name: field.name for field in fields for name in (field.name, getattr(field, "attname", field.name))
+    }
+
+
+def _of_abstract_model(mixin: Any) -> Iterator[tuple[str, Any]]:
+    opts = mixin._meta
+    for field in (*opts.local_fields, *opts.local_many_to_many, *opts.private_fields):
+        yield field.name, field
+    for manager in opts.local_managers:
+        yield manager.name, manager
+
+
+def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Mapping[str, str]) -> None:
+    for name, value in items:
+        if isinstance(value, models.Field):
+            raise place.error(
+                f"the field {name!r}{origin} cannot be stored: workflow classes share one table. Keep its value "
+                "on the hero or in metadata."
+            )
+        if isinstance(value, BaseManager) and not isinstance(value, type(base._meta.default_manager)):
+            wanted = type(base._meta.default_manager)
+            raise place.error(
+                f"the manager {name!r}{origin} would find rows of other workflow classes. Derive it from "
+                f"{wanted.__module__}.{wanted.__qualname__}."
+            )
+        if (
+            name in columns
+            and name != "job_options"
+            and not isinstance(value, DeclaredStep | DeclaredCondition)
+        ):
+            # Descriptors of the mixin's own fields were refused above.
+            raise place.error(
+                f"{name!r}{origin} would hide a column of every workflow. Choose another name; for type "
+                f"checkers, annotate without a value."
+            )
+
+
+def hero_model(blueprint: Blueprint) -> Any:
+    """Return the class's hero_model, which may name a model that is not loaded yet, or None for any."""
+    value = blueprint.find("hero_model")
+    if value is MISSING or value is None:
+        return None
+    if isinstance(value, str):
+        parts = value.split(".")
+        if len(parts) == 2 and all(part.isidentifier() for part in parts):
+            return value
+    elif isinstance(value, ModelBase) and not value._meta.abstract:
+        return value
+    raise blueprint.place.error(
+        f"hero_model={value!r} is not a model. Give 'app_label.ModelName' or the model class; for any, None."
+    )
+
+
+def may_proceed_without_hero(blueprint: Blueprint) -> bool:
+    value = blueprint.find("may_proceed_without_hero")
+    if value is MISSING:
+        return False
+    if not isinstance(value, bool):
+        raise blueprint.place.error(
+            f"may_proceed_without_hero={value!r} is neither True nor False. Give one of them."
+        )
+    return value
+
+
+def former_types(blueprint: Blueprint, label: str) -> tuple[str, ...]:
+    """Return the types that the rows of the class had before. A subclass does not inherit them."""
+    value = blueprint.body.get("former_types", ())
+    if not isinstance(value, list | tuple):
+        raise blueprint.place.error(
+            f"former_types={value!r} is not a list. Give a list of types such as 'shop.OldWorkflow'."
+        )
+    for old in value:
+        parts = old.split(".") if isinstance(old, str) else []
+        if len(parts) != 2 or not all(part.isidentifier() for part in parts):
+            raise blueprint.place.error(
+                f"former_types has {old!r}, which cannot have been a type. Write it as 'app_label.ClassName'."
+            )
+        if old == label:
+            raise blueprint.place.error(
+                f"former_types has {old!r}, which is the class's type now. Take it out."
+            )
+    if len(set(value)) != len(value):
+        raise blueprint.place.error(f"former_types={value!r} names a type twice. Take one out.")
+    return tuple(value)
+
+
+def own_job_options(blueprint: Blueprint) -> dict[str, Any] | None:
+    """Return the job options that this class body or a plain mixin gives, or None for those of its bases.
+
+    They replace inherited ones as a whole, as any attribute does.
+    """
+    for owner in (None, *blueprint.ancestors):
+        values: Mapping[str, Any] = blueprint.body if owner is None else vars(owner)
+        if "_geneva" in values:
+            inherited = values["_geneva"].own_job_options
+            if inherited is not None:
+                return dict(inherited)
+        elif "job_options" in values:
+            return validate(values["job_options"], f"{blueprint.path}.job_options")
+    return None
+
+
+def overridden_hooks(blueprint: Blueprint, base: Any) -> frozenset[str]:
+    """Return which of the hooks are not those of `base`, after a look at how they can be called."""
+    hooks = set()
+    for hook in HOOKS:
+        function = blueprint.find(hook)
+        if function is MISSING or function is vars(base).get(hook):
+            continue
+        if hook == "around_step" and inspect.isgeneratorfunction(function):
+            raise blueprint.place.error(
+                "around_step is a generator, not a context manager. Put @contextlib.contextmanager above it."
+            )
+        if is_coroutine_function(function):
+            raise blueprint.place.error(f"{hook} is async, and hooks are not. Make it a plain method.")
+        if problem := problem_with_function(function, "self", "execution"):
+            raise blueprint.place.error(f"{hook}: {problem}")
+        hooks.add(hook)
+    return frozenset(hooks)

@@ -1,0 +1,178 @@
+"""Makes workflow classes: collects their steps, and turns subclasses into hidden proxies.
+
+A proxy with ``auto_created`` set is left out of migrations, content types and permissions, while managers,
+signals on saving, foreign keys to the base class and pickling work. So a project that adds a workflow class
+has nothing to migrate.
+
+Everything is judged before Django makes the class: it registers models for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.apps import apps
+from django.db.models.base import ModelBase
+from django.db.models.options import Options
+
+from geneva_drive.definition.blueprint import Blueprint, linearize
+from geneva_drive.definition.body import ClassBody
+from geneva_drive.definition.class_definition import ClassDefinition
+from geneva_drive.definition.collect import collect
+from geneva_drive.definition.registry import registry
+from geneva_drive.models.class_options import (
+    check_attributes,
+    former_types,
+    hero_model,
+    may_proceed_without_hero,
+    overridden_hooks,
+    own_job_options,
+)
+
+__all__ = ["WorkflowMeta"]
+
+META_OPTIONS = ("app_label", "abstract", "verbose_name", "ordering")
+
+NEVER_A_STEP = frozenset(
+    {
+        "Meta",
+        "after_step",
+        "around_step",
+        "before_step",
+        "current_execution",
+        "exception_policies",
+        "former_types",
+        "hero",
+        "hero_model",
+        "job_options",
+        "logger",
+        "may_proceed_without_hero",
+        "objects",
+        "received_signal",
+        "steps",
+    }
+)
+"""Names with a meaning of ours, whether or not the base class has such an attribute."""
+
+
+class WorkflowMeta(ModelBase):
+    """The class of ``Workflow`` and of every class derived from it."""
+
+    @classmethod
+    def __prepare__(mcs, name: str, bases: tuple[type, ...], /, **kwargs: Any) -> ClassBody:
+        return ClassBody()
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], attrs: dict[str, Any], **kwargs: Any) -> Any:
+        attrs = dict(attrs)
+        ancestors = linearize(bases)
+        workflows = tuple(each for each in ancestors if isinstance(each, WorkflowMeta))
+        if not workflows:
+            attrs["_geneva"] = ClassDefinition(label=f"geneva_drive.{name}", is_base=True)
+            attrs["steps"] = attrs["_geneva"].steps
+            return super().__new__(mcs, name, bases, attrs, **kwargs)
+
+        qualname = attrs.get("__qualname__", name)
+        blueprint = Blueprint(name, attrs.get("__module__", "?"), qualname, attrs, bases, ancestors)
+        meta = _meta_options(blueprint)
+        label = f"{meta['app_label']}.{name}"
+        base = workflows[-1]
+        check_attributes(blueprint, base)
+        collected = collect(
+            blueprint,
+            reserved=NEVER_A_STEP | set(dir(base)),
+            inherited=[(each, each._geneva.declared) for each in workflows],
+        )
+        options = own_job_options(blueprint)
+        definition = ClassDefinition(
+            label=label,
+            steps=collected.steps,
+            cancel_conditions=collected.cancel_conditions,
+            hero_model=hero_model(blueprint),
+            job_options=options or {},
+            own_job_options=options,
+            former_types=former_types(blueprint, label),
+            may_proceed_without_hero=may_proceed_without_hero(blueprint),
+            is_abstract=meta.pop("abstract"),
+            hooks=overridden_hooks(blueprint, base),
+            declared=collected.own,
+        )
+        registry.check(label, definition.former_types, module=blueprint.module, path=blueprint.path)
+
+        attrs = collected.body
+        attrs["Meta"] = type("Meta", (), {**meta, "proxy": True, "auto_created": True})
+        attrs["_geneva"] = definition
+        attrs["steps"] = definition.steps
+        attrs["former_types"] = list(definition.former_types)
+        _restore_columns(attrs, ancestors, base)
+        new = _replace_predecessor(mcs, blueprint, attrs, meta["app_label"], kwargs)
+        if definition.is_abstract:
+            # What Django leaves on a true abstract class, for `class Meta(Base.Meta)`.
+            new.Meta = type("Meta", (), meta)
+            registry.discard(label)
+        else:
+            registry.register(new)
+        return new
+
+
+def _meta_options(blueprint: Blueprint) -> dict[str, Any]:
+    """Return the options of ``class Meta`` that count, always with app_label and abstract."""
+    # Without a Meta of its own a class has that of an abstract base, whose abstract is not True any more.
+    meta = blueprint.find("Meta")
+    given = (
+        {option: getattr(meta, option) for option in dir(meta) if not option.startswith("_")} if meta else {}
+    )
+    abstract = given.pop("abstract", False)
+    for option, value in given.items():
+        if option not in META_OPTIONS:
+            raise blueprint.place.error(
+                f"Meta.{option}={value!r} cannot be had: workflow classes share one table. Take it out. Allowed "
+                f"are {', '.join(META_OPTIONS)}."
+            )
+    if not isinstance(abstract, bool):
+        raise blueprint.place.error(
+            f"Meta.abstract={abstract!r} is neither True nor False. Give one of them."
+        )
+    if given.get("app_label") is None:
+        config = apps.get_containing_app_config(blueprint.module)
+        if config is None:
+            raise blueprint.place.error(
+                "it is not in an app of INSTALLED_APPS. Set Meta.app_label, or add its app to INSTALLED_APPS."
+            )
+        given["app_label"] = config.label
+    return {**given, "abstract": abstract}
+
+
+def _restore_columns(attrs: dict[str, Any], ancestors: tuple[type, ...], base: type) -> None:
+    """Keep ``job_options = {…}`` on a class from hiding the column of the same name."""
+    attrs.pop("job_options", None)
+    nearest = next((vars(each)["job_options"] for each in ancestors if "job_options" in vars(each)), None)
+    if isinstance(nearest, Mapping) and "job_options" in vars(base):
+        attrs["job_options"] = vars(base)["job_options"]
+
+
+def _replace_predecessor(
+    mcs: type[WorkflowMeta],
+    blueprint: Blueprint,
+    attrs: dict[str, Any],
+    app_label: str,
+    kwargs: dict[str, Any],
+) -> Any:
+    """Let Django make the class. One of the same module and name gives way, as in shells and reloads."""
+    models = Options.default_apps.all_models[app_label]
+    key = blueprint.name.lower()
+    predecessor = models.get(key)
+    if predecessor is not None:
+        same = (predecessor.__name__, predecessor.__module__) == (blueprint.name, blueprint.module)
+        if not same or not isinstance(predecessor, WorkflowMeta):
+            raise blueprint.place.error(
+                f"the label '{app_label}.{blueprint.name}' is {predecessor.__module__}."
+                f"{predecessor.__qualname__} already. Rename one of the two classes."
+            )
+        del models[key]
+    try:
+        return ModelBase.__new__(mcs, blueprint.name, blueprint.bases, attrs, **kwargs)
+    except BaseException:
+        if predecessor is not None:
+            models[key] = predecessor
+        raise
