@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CannotBuild", "Interpreter", "interpreters", "prepare", "prepare_default", "prepare_newest"]
+__all__ = [
+    "CannotBuild",
+    "Environment",
+    "Interpreter",
+    "environment",
+    "interpreters",
+    "mysqlclient_problem",
+    "prepare",
+    "prepare_default",
+    "prepare_newest",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = ROOT / ".venv"
@@ -44,6 +55,27 @@ class Interpreter:
 
     def __str__(self) -> str:
         return ".".join(map(str, self.version))
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A prepared environment, and the versions of what is in it."""
+
+    python: Path
+    versions: dict[str, str]
+
+    def __str__(self) -> str:
+        return f"Python {self.versions['python']}, Django {self.versions['django']}"
+
+
+def environment(python: Path) -> Environment:
+    """Ask an environment's interpreter what it has."""
+    program = (
+        "import django, json, platform, sqlite3; print(json.dumps({'python': platform.python_version(),"
+        " 'django': django.get_version(), 'sqlite': sqlite3.sqlite_version}))"
+    )
+    done = subprocess.run([str(python), "-c", program], capture_output=True, text=True, check=True)
+    return Environment(python, json.loads(done.stdout))
 
 
 def interpreters() -> list[Interpreter]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import django
 import pytest
 
 __all__ = ["Outcome", "read"]
@@ -18,15 +16,15 @@ VARIABLE = "GENEVA_TEST_REPORT"
 
 @dataclass
 class Outcome:
-    """What one run did. ``skipped`` has a test's id and its reason."""
+    """What one run did.
+
+    ``skipped`` has each test's id and reason, ``serial`` counts the tests that were left for a run alone.
+    """
 
     passed: int = 0
     failed: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
     serial: int = 0
-    python: str = ""
-    django: str = ""
-    sqlite: str = ""
 
 
 def read(path: Path) -> Outcome | None:
@@ -62,11 +60,6 @@ class _Reporter:
         self.outcome.serial += sum(1 for item in items if item.get_closest_marker("serial"))
 
     def pytest_sessionfinish(self) -> None:
-        import sqlite3
-
-        self.outcome.python = platform.python_version()
-        self.outcome.django = django.get_version()
-        self.outcome.sqlite = sqlite3.sqlite_version
         self.path.write_text(json.dumps(asdict(self.outcome)))
 
 

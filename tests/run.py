@@ -20,7 +20,14 @@ from pathlib import Path
 from types import FrameType
 
 from tests import report
-from tests.environments import ROOT, CannotBuild, interpreters, prepare_newest
+from tests.environments import (
+    ROOT,
+    CannotBuild,
+    Environment,
+    environment,
+    interpreters,
+    prepare_newest,
+)
 from tests.servers.databases import ENGINES, url_variable
 from tests.servers.find import Server, find
 from tests.servers.login import drop_databases
@@ -40,7 +47,7 @@ NO_TESTS = 5
 class Run:
     """One pytest process to come."""
 
-    python: Path
+    environment: Environment
     database: str
     server: Server | None
     number: int
@@ -62,18 +69,16 @@ def main() -> int:
         for database in arguments.databases:
             if database != "sqlite":
                 _find(database, servers, plan)
-        pythons = [(Path(sys.executable), arguments.databases)]
+        environments = [(environment(Path(sys.executable)), arguments.databases)]
         if not arguments.quick:
-            pythons += _newest(arguments.databases, plan)
-        runs = [
-            Run(python, database, servers.get(database), number)
-            for number, (database, python) in enumerate(
-                (database, python)
-                for database in ORDER
-                for python, databases in pythons
-                if database in databases and (database in servers or database == "sqlite")
-            )
+            environments += _newest(arguments.databases, plan)
+        wanted = [
+            (one, database)
+            for database in ORDER
+            for one, databases in environments
+            if database in databases and (database in servers or database == "sqlite")
         ]
+        runs = [Run(*both, servers.get(both[1]), number) for number, both in enumerate(wanted)]
         with tempfile.TemporaryDirectory(prefix="geneva-runs-") as notes:
             done = _run_all(runs, Path(notes), arguments.pytest)
     finally:
@@ -107,11 +112,11 @@ def _find(database: str, servers: dict[str, Server], plan: Plan) -> None:
         print(f"{LABELS[database]} {server.version}, {where}", flush=True)
 
 
-def _newest(databases: list[str], plan: Plan) -> list[tuple[Path, list[str]]]:
+def _newest(databases: list[str], plan: Plan) -> list[tuple[Environment, list[str]]]:
     if len(interpreters()) == 1:
         plan.notes.append(f"Python {interpreters()[0]} is the only one here.")
     try:
-        return [(prepare_newest(), [database for database in databases if database in ON_NEWEST])]
+        return [(environment(prepare_newest()), [one for one in databases if one in ON_NEWEST])]
     except CannotBuild as error:
         plan.leave_out("The newest Python and Django", str(error), broken=False)
         return []
@@ -131,18 +136,18 @@ def _run(run: Run, notes: Path, extra: list[str]) -> Done:
     started = time.monotonic()
     note, output = notes / f"{run.number}.json", notes / f"{run.number}.txt"
     note.unlink(missing_ok=True)
-    environment = {
+    variables = {
         **os.environ,
         "GENEVA_TEST_DATABASE": run.database,
         "GENEVA_TEST_NAME": run.name,
         report.VARIABLE: str(note),
     }
     if run.server is not None:
-        environment[url_variable(run.database)] = run.server.url
-    command = [str(run.python), "-m", "pytest", "-p", "tests.report", "-q", "-ra", *extra]
+        variables[url_variable(run.database)] = run.server.url
+    command = [str(run.environment.python), "-m", "pytest", "-p", "tests.report", "-q", "-ra", *extra]
     with output.open("wb") as stream:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd=ROOT, env=environment
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd=ROOT, env=variables
         )
         try:
             status: int | str = process.wait(RUN_SECONDS)
@@ -150,7 +155,8 @@ def _run(run: Run, notes: Path, extra: list[str]) -> Done:
             process.kill()
             process.wait()
             status = f"killed after {RUN_SECONDS} seconds"
-    done = Done(run.database, run.server.version if run.server else "", time.monotonic() - started)
+    version = run.server.version if run.server else run.environment.versions["sqlite"]
+    done = Done(str(run.environment), run.database, version, time.monotonic() - started)
     outcome = report.read(note)
     if outcome is not None:
         done.outcome = outcome

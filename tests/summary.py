@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -31,6 +30,7 @@ class Plan:
 class Done:
     """One run that has ended."""
 
+    environment: str
     database: str
     version: str
     seconds: float
@@ -45,9 +45,7 @@ class Done:
     @property
     def title(self) -> str:
         """Environment and database, with versions."""
-        version = self.version or self.outcome.sqlite
-        environment = f"Python {self.outcome.python}, Django {self.outcome.django}"
-        return f"{environment}, {LABELS[self.database]} {version}"
+        return f"{self.environment}, {LABELS[self.database]} {self.version}"
 
     @property
     def counts(self) -> str:
@@ -88,7 +86,6 @@ def _skipped(done: list[Done]) -> list[str]:
     """One line for each test and reason, with the databases where it was so."""
     where: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in done:
-        python = re.match(r"\d+\.\d+", one.outcome.python)
         for test, reason in one.outcome.skipped:
-            where[test, reason].append(f"{one.database} {python.group() if python else ''}".strip())
-    return [f"  {test}: {reason} ({', '.join(places)})" for (test, reason), places in sorted(where.items())]
+            where[test, reason].append(f"{one.environment}, {LABELS[one.database]}")
+    return [f"  {test}: {reason} ({'; '.join(places)})" for (test, reason), places in sorted(where.items())]

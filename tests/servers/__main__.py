@@ -1,4 +1,4 @@
-"""``python -m tests.servers start DATABASE [PORT]``, ``stop DATABASE``: a server that stays, for work by hand."""
+"""A server that stays, for work by hand: ``python -m tests.servers start DATABASE [PORT]``, then ``stop``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,8 @@ NOTES = Path(tempfile.gettempdir())
 def start(database: str, port: int | None) -> int:
     """Start a server, say where it is, and leave it running."""
     note = _note(database)
-    if note.exists():
-        print(
-            f"{database} was started before; `python -m tests.servers stop {database}` ends it.",
-            file=sys.stderr,
-        )
+    if note.exists() and _runs(json.loads(note.read_text())["pid"]):
+        print(f"{database} runs already; `python -m tests.servers stop {database}` ends it.", file=sys.stderr)
         return 1
     try:
         server = STARTERS[database](port)
@@ -45,13 +42,12 @@ def stop(database: str) -> int:
         print(f"{database} was not started from here.", file=sys.stderr)
         return 1
     started = json.loads(note.read_text())
-    try:
+    if _runs(started["pid"]):
         os.kill(started["pid"], signal.SIGTERM)
-        for _ in range(300):
-            os.kill(started["pid"], 0)
-            time.sleep(0.1)
-    except ProcessLookupError:
-        pass
+    for _ in range(300):
+        if not _runs(started["pid"]):
+            break
+        time.sleep(0.1)
     shutil.rmtree(started["directory"], ignore_errors=True)
     note.unlink()
     return 0
@@ -67,6 +63,14 @@ def main() -> int:
     if arguments.action == "stop":
         return stop(arguments.database)
     return start(arguments.database, arguments.port)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _note(database: str) -> Path:

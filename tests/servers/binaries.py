@@ -83,9 +83,8 @@ def start_mysql(port: int | None = None) -> PrivateServer:
     """A MySQL of our own, installed or in the chroot. Raises ``CannotStart``."""
     installed = shutil.which("mysqld", path=_search_path())
     if installed is not None and _is_mysql([installed]):
-        return _start_mysql(
-            [installed], private_directory("mysql", user_for("mysql")), None, user_for("mysql"), port
-        )
+        user = user_for("mysql")
+        return _start_mysql([installed], private_directory("mysql", user), None, user, port)
     if os.geteuid() == 0 and (MYSQL_CHROOT / "usr/sbin/mysqld").exists():
         # The server's data lie inside, where it finds them under another path.
         inside = MYSQL_CHROOT / "tmp"
