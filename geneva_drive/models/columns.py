@@ -1,0 +1,247 @@
+"""What a column is: decided by the installed models before its table exists, by the database after.
+
+Nothing is read at import. What the database says is cached per alias; :func:`reset` forgets it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, models, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from geneva_drive.conf import settings
+from geneva_drive.models import introspection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "HeroColumn",
+    "HeroKeyCount",
+    "KINDS",
+    "ModelKey",
+    "STRING_LENGTH",
+    "WORKFLOW_HERO_COLUMN",
+    "count_hero_keys",
+    "decide_hero_key",
+    "declared_kind",
+    "hero_column",
+    "hero_key_kind",
+    "json_storage",
+    "real_hero_column",
+    "reset",
+]
+
+KINDS = ("bigint", "uuid", "string")
+
+STRING_LENGTH = 255
+"""Characters of a hero key in a string column.
+
+As wide as a unique ``CharField`` may be on MySQL and MariaDB. In four bytes a character it makes 1020
+bytes of an index key, and 1672 with the type and the content type before it, of 3072 allowed.
+"""
+
+WORKFLOW_HERO_COLUMN = ("geneva_drive_workflow", "hero_id")
+
+_real: dict[tuple[str, str, str, str], str] = {}
+
+
+def reset(alias: str | None = None) -> None:
+    """Forget what the columns of one database, or of all, look like. Needed after an ALTER TABLE."""
+    for key in list(_real):
+        if alias is None or key[0] == alias:
+            _real.pop(key, None)
+
+
+def _real_type(connection: BaseDatabaseWrapper, table: str, column: str) -> str | None:
+    # The name of the database is part of the key: under the test runner an alias changes its own.
+    key = (connection.alias, str(connection.settings_dict["NAME"]), table, column)
+    if key not in _real:
+        sql_type = introspection.column_type(connection, table, column)
+        if sql_type is None:
+            return None  # not remembered: the table may be made any moment
+        _real[key] = sql_type
+    return _real[key]
+
+
+# Hero key ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeroColumn:
+    """A column of hero keys: its kind ("bigint", "uuid", "string") and its type, if it exists."""
+
+    kind: str
+    sql_type: str | None = None
+
+    @property
+    def length(self) -> int | None:
+        """Characters that a string column holds. None: no limit."""
+        if self.sql_type is None:
+            return STRING_LENGTH
+        width = re.search(r"\((\d+)\)", self.sql_type)
+        return int(width[1]) if width else None
+
+
+def decide_hero_key(*, uuids: int, strings: int, integers: int) -> str:
+    """Decide the kind of the hero key column from how many models have which kind of key.
+
+    Parameters
+    ----------
+    uuids, strings, integers
+        Numbers of models.
+
+    Returns
+    -------
+    str
+        "uuid" if UUIDs outnumber all others together; "string" if UUIDs and strings together
+        outnumber integers; else "bigint", in a tie too.
+    """
+    if uuids > strings + integers:
+        return "uuid"
+    if uuids + strings > integers:
+        return "string"
+    return "bigint"
+
+
+@dataclass(frozen=True)
+class ModelKey:
+    """The key of one installed model.
+
+    ``family`` is "uuid", "string", "integer", or None for a key that no column of ours can hold.
+    ``source`` says where the type comes from: the "column" that exists, or the "field" declared.
+    """
+
+    label: str
+    family: str | None
+    sql_type: str
+    source: str
+
+
+@dataclass(frozen=True)
+class HeroKeyCount:
+    """How many installed models have which kind of key, and what follows."""
+
+    uuids: int = 0
+    strings: int = 0
+    integers: int = 0
+    models: list[ModelKey] = field(default_factory=list)
+
+    @property
+    def decision(self) -> str:
+        return decide_hero_key(uuids=self.uuids, strings=self.strings, integers=self.integers)
+
+
+def _countable_models(using: str) -> Iterator[type[models.Model]]:
+    user_model = get_user_model()
+    for model in apps.get_models():
+        meta = model._meta
+        if meta.proxy or not meta.managed or meta.swapped or meta.app_label == "geneva_drive":
+            continue
+        # Sessions, permissions and the like are nobody's hero, and django_session has a varchar key.
+        config = apps.get_app_config(meta.app_label)
+        if config.name.startswith("django.") and model is not user_model:
+            continue
+        if router.allow_migrate_model(using, model):
+            yield model
+
+
+def _model_key(model: type[models.Model], using: str, real: dict[tuple[str, str], str]) -> ModelKey:
+    connection = connections[using]
+    key: models.Field = model._meta.pk
+    column = key.column
+    while getattr(key, "remote_field", None):  # a parent link has the type of the parent's key
+        key = key.target_field
+    sql_type, source = (real.get((model._meta.db_table, column)) if column else None), "column"
+    if sql_type is None:
+        sql_type, source = key.db_type(connection), "field"
+    family = introspection.family(sql_type)
+    # Where the database has no uuid type, only the field knows that those characters are a UUID.
+    if isinstance(key, models.UUIDField) and family != "integer":
+        family = "uuid"
+    return ModelKey(model._meta.label, family, sql_type or "", source)
+
+
+def count_hero_keys(using: str) -> HeroKeyCount:
+    """Count the kinds of keys over the installed models that live in that database.
+
+    The real column counts where the table exists, else what the field declares: on a fresh
+    database the first migration of this package may run before the project's own tables are made.
+    """
+    installed = list(_countable_models(using))
+    real = introspection.column_types(connections[using], [m._meta.db_table for m in installed])
+    keys = sorted((_model_key(model, using, real) for model in installed), key=lambda key: key.label)
+    families = [key.family for key in keys]
+    return HeroKeyCount(families.count("uuid"), families.count("string"), families.count("integer"), keys)
+
+
+def declared_kind(using: str) -> str:
+    """Say what a hero key column made now would be: the setting, or the count."""
+    kind = settings.HERO_KEY_TYPE
+    if kind == "auto":
+        return count_hero_keys(using).decision
+    if kind not in KINDS:
+        raise ImproperlyConfigured(
+            f"GENEVA_DRIVE['HERO_KEY_TYPE'] is {kind!r}. Use 'auto', 'bigint', 'uuid' or 'string'."
+        )
+    return kind
+
+
+def real_hero_column(
+    connection: BaseDatabaseWrapper, table: str = WORKFLOW_HERO_COLUMN[0], column: str = WORKFLOW_HERO_COLUMN[1]
+) -> HeroColumn | None:
+    """Give the hero key column as it is in the database, or None where the table is not made yet."""
+    sql_type = _real_type(connection, table, column)
+    if sql_type is None:
+        return None
+    family = introspection.family(sql_type)
+    if family == "integer":
+        return HeroColumn("bigint", sql_type)
+    if family == "uuid" or re.match(r"(char|character)\((32|36)\)", sql_type):
+        return HeroColumn("uuid", sql_type)
+    return HeroColumn("string", sql_type)
+
+
+def hero_column(
+    connection: BaseDatabaseWrapper, table: str = WORKFLOW_HERO_COLUMN[0], column: str = WORKFLOW_HERO_COLUMN[1]
+) -> HeroColumn:
+    """Give the hero key column: the one that exists, else the one that would be made now.
+
+    A table that is not there may be the copy that SQLite makes to alter one, hence the second look.
+    """
+    return (
+        real_hero_column(connection, table, column)
+        or real_hero_column(connection)
+        or HeroColumn(declared_kind(connection.alias))
+    )
+
+
+def hero_key_kind(using: str) -> str:
+    """Say which kind of hero key that database has: "bigint", "uuid" or "string"."""
+    return hero_column(connections[using]).kind
+
+
+# JSON -------------------------------------------------------------------------------------------
+
+
+def json_storage(connection: BaseDatabaseWrapper, table: str, column: str) -> str:
+    """Say how a JSON column is stored.
+
+    Returns
+    -------
+    str
+        "jsonb"; "json", which PostgreSQL's driver hands out parsed and MySQL's as text; or "text".
+        Where the table is not made yet, what Django would make.
+    """
+    sql_type = _real_type(connection, table, column)
+    if sql_type is None:
+        if connection.vendor == "postgresql":
+            return "jsonb"
+        return "json" if connection.vendor == "mysql" and not connection.mysql_is_mariadb else "text"
+    return sql_type if sql_type in ("json", "jsonb") else "text"

@@ -1,0 +1,155 @@
+"""The hero's key: integer, UUID or text, as the installed models have them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from geneva_drive.exceptions import HeroKeyError
+from geneva_drive.models import columns
+from geneva_drive.models.identifiers import IdentifierField, StablePath
+
+__all__ = ["HeroKeyField", "cast_uuid"]
+
+_BIGINT = range(-(2**63), 2**63)
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+_URN = "urn:uuid:"
+
+
+def cast_uuid(value: uuid.UUID, connection: BaseDatabaseWrapper) -> str:
+    """Write a UUID as text exactly as that database casts one, or joins with it find nothing."""
+    return str(value) if connection.features.has_native_uuid_field else value.hex
+
+
+class HeroKeyField(StablePath, models.Field):
+    """A column for keys of any model: ``bigint``, ``uuid`` or text, the same for all rows.
+
+    Which one is decided when the table is made, by the kinds of keys of the installed models, or
+    the setting HERO_KEY_TYPE; from then on the column that is there decides. A key that does not fit
+    raises `HeroKeyError`; none is cast or cut.
+
+    Parameters
+    ----------
+    kind
+        Fix the kind ("bigint", "uuid", "string"). For altering the column, not for models.
+    """
+
+    description = "The key of an instance of any model"
+
+    def __init__(self, *args: Any, kind: str | None = None, **kwargs: Any) -> None:
+        self.kind = kind
+        super().__init__(*args, **kwargs)
+
+    def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
+        name, path, args, kwargs = super().deconstruct()
+        if self.kind is not None:
+            kwargs["kind"] = self.kind
+        return name, path, args, kwargs
+
+    # The column ---------------------------------------------------------------------------------
+
+    def column_on(self, connection: BaseDatabaseWrapper) -> columns.HeroColumn:
+        """Say what the column is on that connection."""
+        if self.kind is not None:
+            return columns.HeroColumn(self.kind)
+        model = getattr(self, "model", None)
+        if model is None:
+            return columns.hero_column(connection)
+        return columns.hero_column(connection, model._meta.db_table, self.column)
+
+    def _plain_field(self, connection: BaseDatabaseWrapper) -> models.Field[Any, Any]:
+        column = self.column_on(connection)
+        if column.kind == "bigint":
+            return models.BigIntegerField()
+        if column.kind == "uuid":
+            return models.UUIDField()
+        return IdentifierField(max_length=column.length or columns.STRING_LENGTH)
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        return self._plain_field(connection).db_type(connection)
+
+    def cast_db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        return self._plain_field(connection).cast_db_type(connection)
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
+        return self._plain_field(connection).db_parameters(connection)
+
+    # Values -------------------------------------------------------------------------------------
+
+    def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
+        if value is None or hasattr(value, "as_sql"):
+            return value
+        return self._to_column(value, connection)
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+        """Prepare a value to look for. Here the text of a key does too: addresses and forms have text."""
+        if value is None:
+            return None
+        kind = self.column_on(connection).kind
+        if isinstance(value, str) and kind == "bigint" and _DECIMAL.fullmatch(value):
+            value = int(value)
+        elif isinstance(value, str) and kind == "uuid":
+            try:
+                value = uuid.UUID(value)
+            except ValueError:
+                pass
+        return self._to_column(value, connection)
+
+    def _to_column(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
+        column = self.column_on(connection)
+        if column.kind == "bigint":
+            if isinstance(value, int) and not isinstance(value, bool) and value in _BIGINT:
+                return value
+        elif column.kind == "uuid":
+            if isinstance(value, uuid.UUID):
+                if column.sql_type is not None and re.match(r"(char|character)\(3[26]\)", column.sql_type):
+                    return value.hex if "32" in column.sql_type else str(value)
+                return models.UUIDField().get_db_prep_value(value, connection)
+        else:
+            return self._to_text(value, column, connection)
+        raise _misfit(value, f"a {column.kind} column")
+
+    def _to_text(self, value: Any, column: columns.HeroColumn, connection: BaseDatabaseWrapper) -> str:
+        if isinstance(value, uuid.UUID):
+            return cast_uuid(value, connection)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return int.__repr__(value)
+        if not isinstance(value, str):
+            raise _misfit(value, "a string column")
+        text = str.__str__(value)
+        if column.length is not None and len(text) > column.length:
+            raise _misfit(value, f"a string column of {column.length} characters")
+        if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+            raise _misfit(value, "a string column: PostgreSQL holds neither NUL nor lone surrogates")
+        return text
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        # Drivers hand out a UUID as text where the type is not native, and MariaDB's where it is.
+        if isinstance(value, str) and self.column_on(connection).kind == "uuid":
+            return uuid.UUID(value)
+        return value
+
+    # Fixtures: JSON knows no UUIDs.
+
+    def value_to_string(self, obj: models.Model) -> str:
+        value = self.value_from_object(obj)
+        return f"{_URN}{value}" if isinstance(value, uuid.UUID) else str(value)
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, str) and value.startswith(_URN):
+            try:
+                return uuid.UUID(value)
+            except ValueError:
+                return value
+        return value
+
+
+def _misfit(value: Any, column: str) -> HeroKeyError:
+    return HeroKeyError(
+        f"The key {value!r} ({type(value).__name__}) does not fit {column}. "
+        "`manage.py geneva_hero_key` shows what was decided and why, and can convert the column."
+    )

@@ -1,0 +1,121 @@
+"""JSON, equal after the round trip on every database."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.forms.fields import InvalidJSONInput
+
+from geneva_drive import serialization
+from geneva_drive.exceptions import PayloadError
+from geneva_drive.models import columns
+from geneva_drive.models.identifiers import StablePath
+
+__all__ = ["JSONColumn", "JSONColumnFormField"]
+
+_STORED = "$stored"
+
+
+class JSONColumn(StablePath, models.JSONField):
+    """A ``JSONField`` for the types of `geneva_drive.serialization`.
+
+    ``jsonb`` on PostgreSQL, ``json`` on MySQL, text without a CHECK on MariaDB and SQLite. The column
+    that is really there decides how a value is handed over and read: a text column of an older
+    installation works as it is. None is NULL, and neither ``{}`` nor ``[]``.
+    """
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        if connection.vendor == "mysql" and connection.mysql_is_mariadb:  # type: ignore[attr-defined]
+            return "longtext"  # json is an alias there that adds a CHECK named after the column
+        return super().db_type(connection)
+
+    def db_check(self, connection: BaseDatabaseWrapper) -> None:
+        return None
+
+    def _storage(self, connection: BaseDatabaseWrapper) -> str:
+        model = getattr(self, "model", None)
+        if model is None:  # an expression's output
+            return "jsonb" if connection.vendor == "postgresql" else "text"
+        return columns.json_storage(connection, model._meta.db_table, self.column)
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+        if isinstance(value, serialization.Unreadable) and isinstance(value.raw, str):
+            return value.raw  # text that is no JSON, in a text column: left as it is
+        plain = serialization.encode(value, what=self.name or "value")
+        if self._storage(connection) in ("json", "jsonb") and connection.vendor == "postgresql":
+            return super().get_db_prep_value(plain, connection, prepared)
+        return serialization.to_text(plain)
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        if value is None:
+            return None
+        # psycopg hands out json, unlike jsonb, parsed: its strings must not be parsed again.
+        if not isinstance(value, str | bytes) or (
+            connection.vendor == "postgresql" and self._storage(connection) == "json"
+        ):
+            return serialization.decode(value)
+        return serialization.loads(value)
+
+    def validate(self, value: Any, model_instance: models.Model | None) -> None:
+        super(models.JSONField, self).validate(value, model_instance)  # type: ignore[arg-type]
+        try:
+            serialization.encode(value, what=self.name or "value")
+        except PayloadError as error:
+            raise ValidationError(str(error), code="invalid") from error
+
+    def formfield(self, **kwargs: Any) -> Any:
+        return super().formfield(**{"form_class": JSONColumnFormField, **kwargs})
+
+    # Fixtures: what is no JSON of its own goes in an envelope.
+
+    def value_to_string(self, obj: models.Model) -> Any:
+        plain = serialization.encode(self.value_from_object(obj))
+        return {_STORED: plain} if serialization.has_tags(plain) else plain
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, dict) and list(value) == [_STORED]:
+            return serialization.decode(value[_STORED])
+        return value
+
+
+class JSONColumnFormField(forms.JSONField):
+    """Shows and takes the stored JSON, so that saving an untouched form changes nothing."""
+
+    def to_python(self, value: Any) -> Any:
+        if self.disabled or value in self.empty_values or not isinstance(value, str):
+            return None if isinstance(value, str) and not value else value
+        try:
+            return serialization.loads(value, strict=True)
+        except PayloadError as error:
+            raise ValidationError(
+                self.error_messages["invalid"], code="invalid", params={"value": value}
+            ) from error
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        if self.disabled:
+            return initial
+        try:
+            return None if data is None else serialization.loads(data, strict=True)
+        except PayloadError:
+            return InvalidJSONInput(data)
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, InvalidJSONInput):
+            return value
+        if isinstance(value, serialization.Unreadable) and isinstance(value.raw, str):
+            return InvalidJSONInput(value.raw)
+        return json.dumps(serialization.encode(value), ensure_ascii=False)
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        if self.disabled:
+            return False
+        try:
+            given = serialization.dumps(self.to_python(data))
+        except (ValidationError, PayloadError):
+            return True
+        return bool(given != serialization.dumps(initial))

@@ -1,0 +1,51 @@
+"""Times that are kept in UTC whatever USE_TZ says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
+
+from geneva_drive.models.identifiers import StablePath
+
+__all__ = ["UTCDateTimeField"]
+
+
+class UTCDateTimeField(StablePath, models.DateTimeField):
+    """A ``DateTimeField`` whose column holds UTC, so that differences are elapsed time.
+
+    With ``USE_TZ`` on it behaves as a ``DateTimeField``. With ``USE_TZ`` off Django writes local time,
+    and the hour that comes twice in autumn becomes one; here attributes are naive local time, with
+    ``fold`` telling the two apart, and the column is UTC all the same. Aware values are taken too.
+    Date parts in look-ups (``__date``, ``__hour``) count in UTC when ``USE_TZ`` is off.
+    """
+
+    def get_prep_value(self, value: Any) -> Any:
+        value = super().get_prep_value(value)
+        if isinstance(value, datetime) and timezone.is_naive(value):
+            # fold is honoured: zoneinfo resolves it.
+            value = value.replace(tzinfo=timezone.get_default_timezone())
+        return value
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+        if not prepared:
+            value = self.get_prep_value(value)
+        if isinstance(value, datetime) and timezone.is_aware(value):
+            value = value.astimezone(UTC)
+            if connection.vendor != "postgresql":  # timestamptz is exact as it is
+                return connection.ops.adapt_datetimefield_value(value.replace(tzinfo=None))
+        return connection.ops.adapt_datetimefield_value(value)
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        if not isinstance(value, datetime):
+            return value
+        if connection.vendor == "postgresql":
+            return value  # the driver has turned it into the session's zone, with fold
+        value = value.replace(tzinfo=UTC)
+        if settings.USE_TZ:
+            return value
+        return timezone.make_naive(value, timezone.get_default_timezone())

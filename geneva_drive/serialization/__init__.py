@@ -1,0 +1,30 @@
+"""Values as JSON, and back, equal: payloads, cursors and metadata.
+
+JSON's own types are stored as they are. The others are objects with one key, which begins with ``$``::
+
+    {"$datetime": "2024-10-27T02:30:00+01:00[Europe/Amsterdam]"}   {"$date": "2024-10-27"}
+    {"$timedelta": [1, 30, 0]}   {"$decimal": "1.50"}   {"$uuid": "…"}   {"$tuple": [1, 2]}
+    {"$model": ["shop.order", 42]}   {"$float": "1e+22"}   {"$dict": {"$uuid": "not one of ours"}}
+
+The last is how a dict that looks like one of these is told apart. What a database could not hold, or
+would not give back equal, is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from geneva_drive.serialization.decoding import decode, loads
+from geneva_drive.serialization.encoding import MAX_DEPTH, MAX_KEY_BYTES, dumps, encode, has_tags, to_text
+from geneva_drive.serialization.standins import ModelReference, Unreadable
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_KEY_BYTES",
+    "ModelReference",
+    "Unreadable",
+    "decode",
+    "dumps",
+    "encode",
+    "has_tags",
+    "loads",
+    "to_text",
+]

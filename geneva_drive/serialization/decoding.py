@@ -1,0 +1,144 @@
+"""From JSON to values."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import uuid
+from datetime import date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from geneva_drive.exceptions import PayloadError
+from geneva_drive.serialization.standins import ModelReference, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["decode", "loads"]
+
+
+def loads(stored: str | bytes, *, strict: bool = False) -> Any:
+    """Read a value from JSON text. The counterpart of `dumps`.
+
+    Raises
+    ------
+    PayloadError
+        Only if ``strict``; otherwise what cannot be read becomes an `Unreadable`.
+    """
+    try:
+        plain = json.loads(stored)
+    except (ValueError, RecursionError) as error:
+        return _unreadable(stored, f"A stored value is not JSON ({error}): {stored[:100]!r}", strict)
+    return decode(plain, strict=strict)
+
+
+def decode(plain: Any, *, strict: bool = False) -> Any:
+    """Turn JSON's own types back into the value. The counterpart of `encode`.
+
+    Raises
+    ------
+    PayloadError
+        Only if ``strict``, as `loads` does.
+    """
+    if isinstance(plain, list):
+        return [decode(item, strict=strict) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if len(plain) == 1:
+        ((tag, content),) = plain.items()
+        if tag.startswith("$"):
+            return _decode_tag(tag, content, strict)
+    return {key: decode(item, strict=strict) for key, item in plain.items()}
+
+
+def _unreadable(raw: Any, reason: str, strict: bool) -> Unreadable:
+    if strict:
+        raise PayloadError(reason)
+    return Unreadable(raw, reason)
+
+
+def _decode_tag(tag: str, content: Any, strict: bool) -> Any:
+    decoder = _DECODERS.get(tag)
+    if decoder is None:
+        reason = f"A stored value has the type {tag!r}, which this version does not know."
+        return _unreadable({tag: content}, reason, strict)
+    try:
+        return decoder(content, strict)
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        if isinstance(error, PayloadError):
+            raise
+        reason = f"A stored value of the type {tag!r} cannot be read ({error}): {str(content)[:100]}"
+        return _unreadable({tag: content}, reason, strict)
+
+
+def _decode_dict(content: Any, strict: bool) -> dict[str, Any]:
+    return {key: decode(item, strict=strict) for key, item in content.items()}
+
+
+def _split(content: str) -> tuple[str, str]:
+    text, suffix = re.fullmatch(r"([^\[]*)(?:\[(.*)\])?", content).groups("")  # type: ignore[union-attr]
+    return text, suffix
+
+
+def _decode_datetime(content: str, strict: bool) -> datetime:
+    text, suffix = _split(content)
+    value = datetime.fromisoformat(text)
+    if suffix == "fold=1":
+        return value.replace(fold=1)
+    zone = _zone(suffix)
+    if zone is None:
+        return value
+    offset = value.utcoffset()
+    for fold in (0, 1):
+        local = value.replace(tzinfo=zone, fold=fold)
+        if local.utcoffset() == offset:
+            return local
+    # The zone's rules have changed since: the moment counts.
+    return value.astimezone(zone)
+
+
+def _decode_time(content: str, strict: bool) -> time:
+    text, suffix = _split(content)
+    value = time.fromisoformat(text)
+    if suffix == "fold=1":
+        return value.replace(fold=1)
+    zone = _zone(suffix)
+    return value if zone is None else value.replace(tzinfo=zone)
+
+
+def _zone(key: str) -> tzinfo | None:
+    if not key:
+        return None
+    try:
+        return ZoneInfo(key)
+    except ZoneInfoNotFoundError:
+        return None  # not on this host: the offset says when it was
+
+
+def _decode_timedelta(content: Any, strict: bool) -> timedelta:
+    days, seconds, microseconds = content
+    return timedelta(days, seconds, microseconds)
+
+
+def _decode_model(content: Any, strict: bool) -> ModelReference:
+    label, pk, *alias = content
+    return ModelReference(label, decode(pk, strict=strict), *alias)
+
+
+_DECODERS: dict[str, Callable[[Any, bool], Any]] = {
+    "$dict": _decode_dict,
+    "$tuple": lambda content, strict: tuple(decode(content, strict=strict)),
+    "$set": lambda content, strict: set(decode(content, strict=strict)),
+    "$float": lambda content, strict: float(content),
+    "$datetime": _decode_datetime,
+    "$date": lambda content, strict: date.fromisoformat(content),
+    "$time": _decode_time,
+    "$timedelta": _decode_timedelta,
+    "$decimal": lambda content, strict: Decimal(content),
+    "$uuid": lambda content, strict: uuid.UUID(content),
+    "$bytes": lambda content, strict: base64.b64decode(content, validate=True),
+    "$model": _decode_model,
+}

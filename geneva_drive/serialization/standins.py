@@ -1,0 +1,89 @@
+"""What stands for a stored value until it is used."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from django.apps import apps
+from django.db.models import Model
+from django.utils.functional import SimpleLazyObject
+
+from geneva_drive.exceptions import PayloadError
+
+__all__ = ["ModelReference", "Unreadable"]
+
+
+class ModelReference(SimpleLazyObject):
+    """A model instance that is fetched when it is first used.
+
+    So a list of rows costs no query for each, and a row that is gone (``DoesNotExist``) or a model that
+    is not installed any more (``LookupError``) is met by the code that uses it. Equal to the instance,
+    accepted wherever one is, and written back without being fetched.
+    """
+
+    def __init__(self, label: str, pk: Any, alias: str | None = None) -> None:
+        super().__init__(lambda: _fetch(label, pk, alias))
+        self.__dict__["_stored"] = (label, pk, alias)
+
+    def __hash__(self) -> int:
+        return hash(self.__dict__["_stored"][1])  # as Model does, without a query
+
+    def __repr__(self) -> str:
+        label, pk, _ = self.__dict__["_stored"]
+        return f"<ModelReference: {label} {pk!r}>"
+
+    def __copy__(self) -> ModelReference:
+        return ModelReference(*self.__dict__["_stored"])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModelReference:
+        return ModelReference(*self.__dict__["_stored"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ModelReference, self.__dict__["_stored"]
+
+
+def _fetch(label: str, pk: Any, alias: str | None) -> Model:
+    # Not the default manager: it may hide rows.
+    manager = apps.get_model(label)._base_manager
+    return (manager.using(alias) if alias else manager).get(pk=pk)
+
+
+class Unreadable:
+    """A stored value that this code cannot read. Using it raises; writing it back changes nothing.
+
+    It may come from a newer version of this package, or from a hand-made row. Raising when the row is
+    read would take whole lists down with it.
+    """
+
+    __slots__ = ("raw", "reason")
+
+    raw: Any
+    reason: str
+
+    def __init__(self, raw: Any, reason: str) -> None:
+        object.__setattr__(self, "raw", raw)
+        object.__setattr__(self, "reason", reason)
+
+    def _refuse(self, *args: Any) -> NoReturn:
+        raise PayloadError(self.reason)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)  # what copy, pickle and inspect ask for
+        raise PayloadError(self.reason)
+
+    __getitem__ = __setitem__ = __delitem__ = __setattr__ = __iter__ = __len__ = __contains__ = _refuse
+    __bool__ = __int__ = __float__ = __index__ = __call__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unreadable) and bool(other.raw == self.raw)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.raw))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Unreadable, (self.raw, self.reason)
+
+    def __repr__(self) -> str:
+        return f"<Unreadable: {self.reason}>"
