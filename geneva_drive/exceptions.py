@@ -14,6 +14,7 @@
     │   └── HeroModelGone           the hero's model is not installed any more
     ├── PayloadError                (also ValueError)  cannot be stored as JSON
     │   └── PayloadTooLargeError
+    ├── ProcessDied                 recorded on an execution whose process died
     ├── DispatcherError             a dispatcher that cannot be used
     └── StepFailed                  what a runner sees when a step failed without an exception
 """
@@ -39,6 +40,7 @@ __all__ = [
     "InvalidStateError",
     "PayloadError",
     "PayloadTooLargeError",
+    "ProcessDied",
     "StepConfigurationError",
     "StepFailed",
     "StepNotDefinedError",
@@ -102,6 +104,10 @@ class PayloadError(GenevaDriveError, ValueError):
 
 class PayloadTooLargeError(PayloadError):
     """A value is larger, in bytes of its stored JSON, than the settings allow."""
+
+
+class ProcessDied(GenevaDriveError):
+    """Recorded, never raised: the process died, or gave up, in the middle of a step."""
 
 
 class DispatcherError(GenevaDriveError):

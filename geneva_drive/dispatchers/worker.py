@@ -1,0 +1,33 @@
+"""The default: the tables are the queue, and ``geneva_worker`` reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections
+
+from geneva_drive import clock
+from geneva_drive.dispatchers.base import Dispatcher
+
+__all__ = ["CHANNEL", "Worker"]
+
+CHANNEL = "geneva_drive"
+"""PostgreSQL notifies listening workers on this channel."""
+
+
+class Worker(Dispatcher):
+    """Nothing is carried: a worker finds the row. On PostgreSQL it is woken for one that is due."""
+
+    supports_delays = True
+    supports_priorities = True
+    supports_queues = True
+    same_transaction = True
+    remembers = False
+
+    def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
+        """Wake idle workers if the row is due now; what is due later they find by themselves."""
+        connection = connections[options["using"]]
+        if connection.vendor == "postgresql" and options["scheduled_for"] <= clock.now(options["using"]):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, options["queue"]])
+        return None

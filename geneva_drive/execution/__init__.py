@@ -1,0 +1,1 @@
+"""Running one step: prepare, perform, finalize."""

@@ -1,0 +1,199 @@
+"""This process's row, its heartbeat, and its answer for what it has in hand.
+
+A thread of its own beats every third of the lease: it connects, beats and closes. It begins with the
+first step that the process runs, never at import, and begins anew after a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from django.db import connections
+
+from geneva_drive import clock
+from geneva_drive.conf import settings
+from geneva_drive.models.process import Process
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+__all__ = ["Heartbeat", "ensure"]
+
+logger = logging.getLogger("geneva_drive.heartbeat")
+
+_BEATS_PER_LEASE = 3
+
+
+class Heartbeat:
+    """One row per process and alias, kept alive by a thread.
+
+    Parameters
+    ----------
+    using
+        Alias of the database that holds the rows.
+    kind
+        What runs steps here: ``worker``, or a dispatcher's name.
+    after_beat
+        Called in the heartbeat's thread after each beat, with the ids of this process and the tokens that
+        its threads hold: the process answers for its own rows.
+    """
+
+    def __init__(
+        self,
+        using: str,
+        kind: str,
+        *,
+        queues: str = "",
+        after_beat: Callable[[Heartbeat], None] | None = None,
+    ) -> None:
+        self.using = using
+        self.kind = kind
+        self.queues = queues
+        self.process_id: UUID = uuid4()
+        self._after_beat = after_beat
+        self._held: set[UUID] = set()
+        self._lock = threading.Lock()
+        self._last_beat = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Write the row and begin to beat. Raises what the database raises."""
+        self._register()
+        self._thread = threading.Thread(target=self._beat_until_stopped, name="geneva-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop beating; the row goes, unless an execution in progress still names it."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=settings.LEASE.total_seconds())
+        with contextlib.suppress(Exception):
+            # Nothing depends on it: a dead row goes with the next housekeeping.
+            self._leave()
+
+    def is_alive(self) -> bool:
+        """Whether the last beat is younger than the lease: otherwise others may hold us for dead."""
+        return time.monotonic() - self._last_beat < settings.LEASE.total_seconds()
+
+    def hold(self, token: UUID) -> None:
+        with self._lock:
+            self._held.add(token)
+
+    def let_go(self, token: UUID) -> None:
+        with self._lock:
+            self._held.discard(token)
+
+    def held(self) -> frozenset[UUID]:
+        with self._lock:
+            return frozenset(self._held)
+
+    def beat(self) -> None:
+        """Beat once, on the calling thread's connection."""
+        # Taken before the statement: a beat that took long to arrive must not count as a late one.
+        began = time.monotonic()
+        connection = connections[self.using]
+        if connection.vendor in clock._EPOCH_SECONDS:
+            clock.measure(connection)
+        updated = Process.objects.using(self.using).filter(pk=self.process_id).update(heartbeat_at=self._now())
+        if updated:
+            self._last_beat = began
+        else:
+            # Somebody held us for dead and took the row: what it named is not ours any more.
+            logger.warning("The row of process %s is gone; it goes on under a new id.", self.process_id)
+            self.process_id = uuid4()
+            self._register()
+        if self._after_beat is not None:
+            self._after_beat(self)
+
+    def mark_dead(self) -> None:
+        """Before a forced exit: what is in hand can be recovered at once, not after the lease."""
+        self._stop.set()
+        expired = clock.local(clock.now(self.using) - settings.LEASE * 2)
+        Process.objects.using(self.using).filter(pk=self.process_id).update(heartbeat_at=expired)
+
+    def _register(self) -> None:
+        began = time.monotonic()
+        now = self._now()
+        Process.objects.using(self.using).create(
+            id=self.process_id,
+            hostname=socket.gethostname()[:255],
+            pid=os.getpid(),
+            kind=self.kind,
+            queues=self.queues,
+            started_at=now,
+            heartbeat_at=now,
+        )
+        self._last_beat = began
+
+    def _now(self) -> datetime:
+        return clock.local(clock.now(self.using))
+
+    def _leave(self) -> None:
+        process = Process.objects.using(self.using).filter(pk=self.process_id)
+        process.exclude(executions__state="in_progress").delete()
+
+    def _beat_until_stopped(self) -> None:
+        while not self._stop.wait(settings.LEASE.total_seconds() / _BEATS_PER_LEASE):
+            try:
+                self.beat()
+            except Exception:
+                logger.exception("A heartbeat of process %s failed; the next one may not.", self.process_id)
+            finally:
+                self._close()
+
+    def _close(self) -> None:
+        # A thread's own connection: nobody else would close it, and between beats it is of no use.
+        connection: BaseDatabaseWrapper = connections[self.using]
+        with contextlib.suppress(Exception):
+            connection.close()
+
+
+_running: dict[str, Heartbeat] = {}
+_running_lock = threading.Lock()
+
+
+def ensure(using: str, kind: str, *, after_beat: Callable[[Heartbeat], None] | None = None) -> Heartbeat | None:
+    """Return this process's heartbeat on ``using``, started if need be.
+
+    None inside an atomic block: the row would not be seen by others, and might roll back.
+    """
+    with _running_lock:
+        heartbeat = _running.get(using)
+        if heartbeat is None:
+            if connections[using].in_atomic_block:
+                return None
+            heartbeat = Heartbeat(using, kind, after_beat=after_beat)
+            heartbeat.start()
+            _running[using] = heartbeat
+        return heartbeat
+
+
+def stop_all() -> None:
+    """Stop every heartbeat of this process: for a dispatcher's own hook at the end of a process."""
+    with _running_lock:
+        heartbeats = list(_running.values())
+        _running.clear()
+    for heartbeat in heartbeats:
+        heartbeat.stop()
+
+
+def _after_fork() -> None:
+    # The child has no thread, and its parent's identity is not its own.
+    global _running_lock
+    _running_lock = threading.Lock()
+    _running.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

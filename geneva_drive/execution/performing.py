@@ -1,0 +1,188 @@
+"""The only place where a step's body runs. No lock and no transaction is open here."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
+
+from asgiref.sync import async_to_sync
+from django.db import connections
+
+from geneva_drive.definition import flow
+from geneva_drive.events import step_performed
+from geneva_drive.exceptions import InvalidStateError
+from geneva_drive.models.heroes import hero_label
+
+if TYPE_CHECKING:
+    from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = ["Ending", "Performance", "perform"]
+
+logger = logging.getLogger("geneva_drive.step")
+
+_CONTROLS: dict[str, type[flow.FlowControl]] = {
+    "cancel": flow.Cancel,
+    "finish": flow.Finish,
+    "pause": flow.Pause,
+    "reattempt": flow.Reattempt,
+    "skip": flow.Skip,
+    "suspend": flow.Suspend,
+}
+
+
+@dataclass(slots=True)
+class Performance:
+    """An execution in progress, with the instance that its body receives.
+
+    ``token`` is what makes it ours; ``error`` is what a precondition raised, in which case there is no
+    body to run.
+    """
+
+    workflow: Workflow
+    execution: StepExecution
+    definition: StepDefinition | None
+    token: UUID
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a body ended: by itself (both None), by flow control, or by an exception."""
+
+    control: flow.FlowControl | None = None
+    error: BaseException | None = None
+
+
+class _Context:
+    """What the instance knows while its body runs."""
+
+    def __init__(self, performance: Performance, *, outer_blocks: dict[str, int]) -> None:
+        self.execution = performance.execution
+        self._workflow = performance.workflow
+        self._resumable = performance.definition is not None and performance.definition.resumable
+        self._outer_blocks = outer_blocks
+        self.in_body = False
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[Any]:
+        extra = {
+            "workflow_type": self._workflow.type,
+            "workflow_id": self._workflow.pk,
+            "hero": hero_label(self._workflow),
+            "execution_id": self.execution.pk,
+            "step": self.execution.step_name,
+        }
+        return logging.LoggerAdapter(logger, extra)
+
+    def leave(self, how: str, **arguments: Any) -> NoReturn:
+        where = f"{self._workflow}, step {self.execution.step_name}"
+        if not self.in_body:
+            raise InvalidStateError(f"{where}: {how}() was called in a hook. Call it in the step.")
+        for alias, depth in _open_blocks().items():
+            if depth > self._outer_blocks.get(alias, 0):
+                raise InvalidStateError(
+                    f"{where}: {how}() was called inside a transaction.atomic() block on {alias!r}, which it "
+                    "would roll back. Decide inside the block, call it after the block."
+                )
+        if how == "suspend" and not self._resumable:
+            raise InvalidStateError(f"{where}: suspend() is for resumable steps. Use reattempt(wait=…).")
+        raise _CONTROLS[how](**arguments)
+
+
+def _open_blocks() -> dict[str, int]:
+    return {
+        connection.alias: len(connection.atomic_blocks)  # type: ignore[attr-defined]
+        for connection in connections.all(initialized_only=True)
+    }
+
+
+def perform(performance: Performance) -> Ending:
+    """Run the body with its hooks. Whatever it raises is returned, never raised."""
+    if performance.error is not None:
+        return Ending(error=performance.error)
+    workflow, execution = performance.workflow, performance.execution
+    context = _Context(performance, outer_blocks=_open_blocks())
+    workflow._step = context
+    began = time.perf_counter()
+    try:
+        control = _run(performance, context)
+        ending = Ending(control=control)
+    except BaseException as error:  # noqa: BLE001 - recorded, then raised again by the executor
+        ending = Ending(error=error)
+    finally:
+        workflow._step = None
+    if step_performed.receivers:
+        step_performed.send_robust(
+            type(workflow),
+            workflow=workflow,
+            execution=execution,
+            seconds=time.perf_counter() - began,
+            error=ending.error or ending.control,
+        )
+    return ending
+
+
+def _run(performance: Performance, context: _Context) -> flow.FlowControl | None:
+    workflow, execution = performance.workflow, performance.execution
+    hooks = type(workflow)._geneva.hooks
+    if not hooks:
+        return _body(performance, context)
+    if "around_step" in hooks:
+        with workflow.around_step(execution):
+            return _between_hooks(performance, context, hooks)
+    return _between_hooks(performance, context, hooks)
+
+
+def _between_hooks(
+    performance: Performance, context: _Context, hooks: frozenset[str]
+) -> flow.FlowControl | None:
+    workflow, execution = performance.workflow, performance.execution
+    if "before_step" in hooks:
+        workflow.before_step(execution)
+    control = _body(performance, context)
+    if "after_step" in hooks:
+        workflow.after_step(execution)
+    return control
+
+
+def _body(performance: Performance, context: _Context) -> flow.FlowControl | None:
+    """Run the body; flow control is caught here, so that no hook can swallow it."""
+    definition = performance.definition
+    assert definition is not None
+    function = getattr(performance.workflow, definition.function or definition.name)
+    # A hook may have opened blocks of its own around the body: those are not the step's.
+    context._outer_blocks = _open_blocks()
+    context.in_body = True
+    try:
+        if inspect.iscoroutinefunction(function):
+            _run_async(function, performance)
+        else:
+            function()
+    except BaseException as error:
+        control = flow.unwrap(error)
+        if control is None:
+            raise
+        return control
+    finally:
+        context.in_body = False
+    return None
+
+
+def _run_async(function: Any, performance: Performance) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        # async_to_sync keeps the ORM on this thread and its connection.
+        async_to_sync(function)()
+        return
+    raise InvalidStateError(
+        f"{performance.workflow}, step {performance.execution.step_name}: an async step cannot run inside a "
+        "running event loop. Run it by a worker, or call from a thread (sync_to_async)."
+    )

@@ -1,0 +1,41 @@
+"""Who runs a step, and how far it may go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from geneva_drive.conf import settings
+
+if TYPE_CHECKING:
+    from geneva_drive.models.step_execution import StepExecution
+
+__all__ = ["Runner"]
+
+
+class Runner:
+    """The one that carries executions through their phases.
+
+    A dispatcher or the worker gives each chain of steps one; the testing kit has its own. The base
+    class runs a chain to its end, names no process, and is what ``execute()`` uses by default.
+    """
+
+    process_id: UUID | None = None
+
+    def __init__(self, *, straight_on: bool | None = None) -> None:
+        self._straight_on = straight_on
+
+    def may_go_on(self, following: StepExecution, queue: str) -> bool:
+        """Whether the next step, due now, may run here and at once."""
+        straight_on = settings.STRAIGHT_ON if self._straight_on is None else self._straight_on
+        return straight_on and following.queue == queue
+
+    def may_begin(self) -> bool:
+        """Whether a body may be begun: not by a process that missed its lease."""
+        return True
+
+    def hold(self, token: UUID) -> None:
+        """Note that a thread of this process holds the execution with this token."""
+
+    def let_go(self, token: UUID) -> None:
+        """Note that no thread holds it any more."""

@@ -1,0 +1,251 @@
+"""Recovery and clean-up: what makes the rows an obligation and not a hope."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, router, transaction
+from django.db.models import ProtectedError, Q, RestrictedError
+
+from geneva_drive import clock
+from geneva_drive.conf import settings
+from geneva_drive.execution.recovery import recover_one
+from geneva_drive.lifecycle import outbox
+from geneva_drive.models.operator_action import OperatorAction
+from geneva_drive.models.process import Process
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.states import ENDED, ExecutionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+__all__ = ["Counts", "buckets", "clean_up", "housekeep", "recover", "redispatch"]
+
+logger = logging.getLogger("geneva_drive.housekeeping")
+
+_REDISPATCH_BATCH = 1000
+
+
+@dataclass
+class Counts:
+    """Rows that one pass dealt with."""
+
+    recovered: int = 0
+    redispatched: int = 0
+    processes: int = 0
+    workflows: int = 0
+    executions: int = 0
+    operator_actions: int = 0
+    protected: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+def housekeep(using: str | None = None, *, progress: Callable[[Counts], None] | None = None) -> Counts:
+    """One pass of everything. ``progress`` is called after each batch of the clean-up."""
+    alias = using or router.db_for_write(Workflow)
+    counts = Counts()
+    recover(alias, counts)
+    redispatch(alias, counts)
+    clean_up(alias, counts, progress=progress)
+    return counts
+
+
+# -- recovery
+
+
+def recover(using: str, counts: Counts | None = None) -> Counts:
+    """Recover what dead processes, and nobody, have in hand; remove the rows of dead processes."""
+    counts = counts or Counts()
+    dead_before = clock.now(using) - settings.LEASE
+    for process_id in list(_dead_processes(using, dead_before)):
+        why = f"process {process_id} stopped beating"
+        for pk, workflow_id, token in _in_hand(using, Q(process_id=process_id)):
+            counts.recovered += recover_one(
+                pk,
+                workflow_id,
+                token,
+                using=using,
+                why=why,
+                still_dead=lambda pid=process_id: _is_dead(using, pid),
+            )
+        counts.processes += _remove_process(using, process_id, dead_before)
+    stuck_before = clock.now(using) - settings.STUCK_AFTER
+    for pk, workflow_id, token in _in_hand(using, Q(process_id__isnull=True, started_at__lt=stuck_before)):
+        counts.recovered += recover_one(
+            pk,
+            workflow_id,
+            token,
+            using=using,
+            why=f"in progress for more than {settings.STUCK_AFTER} without a known process",
+            still_dead=lambda: True,
+        )
+    return counts
+
+
+def _in_hand(using: str, condition: Q) -> list[tuple[Any, Any, UUID | None]]:
+    rows = StepExecution.objects.using(using).filter(condition, state=ExecutionState.IN_PROGRESS)
+    return list(rows.order_by("started_at").values_list("pk", "workflow_id", "attempt_token"))
+
+
+def _is_dead(using: str, process_id: UUID) -> bool:
+    alive_since = clock.now(using) - settings.LEASE
+    return not Process.objects.using(using).filter(pk=process_id, heartbeat_at__gte=alive_since).exists()
+
+
+def _dead_processes(using: str, dead_before: Any) -> Iterator[UUID]:
+    """Yield processes whose heartbeat stopped, and those that rows name although they have no row."""
+    known = set(Process.objects.using(using).values_list("pk", flat=True))
+    yield from Process.objects.using(using).filter(heartbeat_at__lt=dead_before).values_list("pk", flat=True)
+    # From one process to the next by the index: as many look-ups as there are processes, however many rows
+    # they have in hand.
+    in_progress = StepExecution.objects.using(using).filter(state=ExecutionState.IN_PROGRESS)
+    last: UUID | None = None
+    while True:
+        rows = in_progress.filter(process_id__isnull=False)
+        if last is not None:
+            rows = rows.filter(process_id__gt=last)
+        last = rows.order_by("process_id").values_list("process_id", flat=True).first()
+        if last is None:
+            return
+        if last not in known and _is_dead(using, last):
+            yield last
+
+
+def _remove_process(using: str, process_id: UUID, dead_before: Any) -> int:
+    in_hand = StepExecution.objects.using(using).filter(
+        process_id=process_id, state=ExecutionState.IN_PROGRESS
+    )
+    if in_hand.exists():
+        return 0
+    gone = Process.objects.using(using).filter(pk=process_id, heartbeat_at__lt=dead_before)
+    return gone._raw_delete(using)  # type: ignore[attr-defined, no-any-return]
+
+
+# -- dispatching again
+
+
+def buckets(using: str, queues: list[str] | None = None) -> list[tuple[int, str]]:
+    """Return the (priority, queue) pairs that have something scheduled, most urgent first.
+
+    Found by going from one to the next through the index of what is due, so that it costs two look-ups a
+    pair, however many rows there are.
+    """
+    rows = StepExecution.objects.using(using).filter(state=ExecutionState.SCHEDULED, held=False)
+    found: list[tuple[int, str]] = []
+    for queue in queues if queues is not None else _each(rows, "queue"):
+        found.extend((priority, queue) for priority in _each(rows.filter(queue=queue), "priority"))
+    return sorted(found)
+
+
+def _each(rows: Any, column: str) -> Iterator[Any]:
+    value = rows.order_by(column).values_list(column, flat=True).first()
+    while value is not None:
+        yield value
+        value = rows.filter(**{f"{column}__gt": value}).order_by(column).values_list(column, flat=True).first()
+
+
+def redispatch(using: str, counts: Counts | None = None) -> Counts:
+    """Dispatch again what is overdue and whose job never came: the same rows, no attempt used."""
+    counts = counts or Counts()
+    if not outbox.configured_dispatcher().remembers:
+        return counts  # every claim looks at the tables themselves
+    before = clock.now(using) - settings.OVERDUE_AFTER
+    forgotten = Q(dispatched_at__isnull=True) | Q(dispatched_at__lt=before)
+    for priority, queue in buckets(using):
+        rows = (
+            StepExecution.objects.using(using)
+            .due(before)
+            .filter(forgotten, queue=queue, priority=priority)
+            .defer("error_message", "error_traceback", "cursor", "metadata")
+            .order_by("scheduled_for")[: _REDISPATCH_BATCH - counts.redispatched]
+        )
+        for execution in rows:
+            counts.redispatched += outbox.dispatch(execution)
+    return counts
+
+
+# -- clean-up
+
+
+def clean_up(
+    using: str,
+    counts: Counts | None = None,
+    *,
+    retention: timedelta | None = None,
+    progress: Callable[[Counts], None] | None = None,
+) -> Counts:
+    """Delete workflows that ended before the retention, children first, in bounded transactions.
+
+    It can be stopped and begun again at any point.
+    """
+    counts = counts or Counts()
+    keep = settings.RETENTION if retention is None else retention
+    if keep is None:
+        return counts
+    before = clock.now(using) - keep
+    for state in ENDED:
+        last: tuple[Any, Any] | None = None
+        while True:
+            ended = Workflow.objects.using(using).filter(state=state, transitioned_at__lt=before)
+            if last is not None:
+                # From where the last batch ended, so that rows that cannot go are passed over once.
+                ended = ended.filter(Q(transitioned_at__gt=last[0]) | Q(transitioned_at=last[0], pk__gt=last[1]))
+            batch = list(
+                ended.order_by("transitioned_at", "pk").values_list("transitioned_at", "pk")[
+                    : settings.CLEANUP_BATCH_SIZE
+                ]
+            )
+            if not batch:
+                break
+            last = batch[-1]
+            _delete_batch(using, [pk for _, pk in batch], counts)
+            if progress is not None:
+                progress(counts)
+    return counts
+
+
+def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
+    try:
+        with transaction.atomic(using=using):
+            deleted = _delete(using, keys)
+    except (ProtectedError, RestrictedError):
+        if len(keys) == 1:
+            logger.warning("Workflow %s is kept: the project's own rows protect it.", keys[0])
+            counts.protected += 1
+            return
+        middle = len(keys) // 2
+        _delete_batch(using, keys[:middle], counts)
+        _delete_batch(using, keys[middle:], counts)
+        return
+    counts.workflows += deleted.workflows
+    counts.executions += deleted.executions
+    counts.operator_actions += deleted.operator_actions
+
+
+def _delete(using: str, keys: list[Any]) -> Counts:
+    features = connections[using].features
+    rows = Workflow.objects.using(using).filter(pk__in=keys, state__in=ENDED)
+    if features.has_select_for_update:
+        # Another clean-up, or an operator, may be at some of them; those are left for the next pass.
+        rows = rows.select_for_update(skip_locked=features.has_select_for_update_skip_locked)
+    locked = set(rows.values_list("pk", flat=True))
+    # An old body may still run in a workflow that was canceled: its end must find its rows.
+    running = StepExecution.objects.using(using).filter(
+        workflow_id__in=locked, state=ExecutionState.IN_PROGRESS
+    )
+    locked -= set(running.values_list("workflow_id", flat=True))
+    executions, _ = StepExecution.objects.using(using).filter(workflow_id__in=locked).delete()
+    actions, _ = OperatorAction.objects.using(using).filter(workflow_id__in=locked).delete()
+    # By way of the base class: for hidden proxies Django sends no delete signals.
+    _, by_model = Workflow.objects.using(using).filter(pk__in=locked).delete()
+    return Counts(
+        workflows=by_model.get("geneva_drive.Workflow", 0), executions=executions, operator_actions=actions
+    )

@@ -1,0 +1,1 @@
+"""How rows move. Everything here acts on rows that it is handed."""

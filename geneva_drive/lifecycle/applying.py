@@ -1,0 +1,81 @@
+"""The one function that applies a decision to the rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geneva_drive.definition.decisions import Then
+from geneva_drive.lifecycle import scheduling, transitions
+from geneva_drive.states import WorkflowState
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from geneva_drive.definition.decisions import Decision
+    from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.events import Pending
+    from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = ["apply_decision"]
+
+_ENDINGS = {
+    Then.PAUSE: WorkflowState.PAUSED,
+    Then.CANCEL: WorkflowState.CANCELED,
+    Then.FINISH: WorkflowState.FINISHED,
+}
+
+
+def apply_decision(
+    workflow: Workflow, execution: StepExecution, decision: Decision, *, now: datetime, pending: Pending
+) -> StepExecution | None:
+    """End ``execution`` and move its workflow; both are locked and active.
+
+    Returns
+    -------
+    StepExecution or None
+        What comes next, not yet written: the caller either claims it in the same commit or writes it as
+        scheduled and dispatches it. The workflow is not flushed for the same reason.
+    """
+    transitions.end(execution, decision, now=now)
+    # Before the next row is written: the database allows one active execution.
+    transitions.flush(execution)
+    transitions.finalized(workflow, execution, pending)
+    if decision.then is Then.NOTHING:
+        return None
+    if decision.then in _ENDINGS:
+        state = _ENDINGS[decision.then]
+        pointed_at = execution.step_name if state == WorkflowState.PAUSED else None
+        transitions.move(workflow, state, now=now, next_step_name=pointed_at, pending=pending)
+        return None
+    following = _following(workflow, execution, decision)
+    if following is None:
+        # Also while a pause is asked for: there is nothing left to hold.
+        transitions.move(workflow, WorkflowState.FINISHED, now=now, next_step_name=None, pending=pending)
+        return None
+    stop = workflow.pause_requested_at is not None
+    transitions.move(
+        workflow,
+        WorkflowState.PAUSED if stop else WorkflowState.READY,
+        now=now,
+        next_step_name=following.name,
+        pending=pending,
+    )
+    repeats = decision.then is Then.SAME
+    return scheduling.build(
+        workflow,
+        following,
+        now=now,
+        wait=decision.wait if repeats else None,
+        crashes=decision.crashes,
+        held=stop,
+    )
+
+
+def _following(workflow: Workflow, execution: StepExecution, decision: Decision) -> StepDefinition | None:
+    steps = type(workflow).steps
+    if decision.then is Then.SAME:
+        same = steps.resolve(execution.step_name)
+        if same is not None and not same.removed:
+            return same
+    return steps.next_after(execution.step_name)

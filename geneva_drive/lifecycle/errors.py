@@ -1,0 +1,63 @@
+"""An exception as text that any database can store, whatever the exception is."""
+
+from __future__ import annotations
+
+import traceback
+
+from geneva_drive.conf import settings
+from geneva_drive.definition.decisions import ErrorRecord
+
+__all__ = ["ascii_only", "record"]
+
+_CLASS_CHARACTERS = 255
+_CUT = "\n… cut here …\n"
+
+
+def record(error: BaseException) -> ErrorRecord:
+    """Describe ``error``. Never raises: recording a failure must not fail."""
+    cls = type(error)
+    limit = settings.MAX_ERROR_CHARACTERS
+    return ErrorRecord(
+        class_name=_storable(f"{cls.__module__}.{cls.__qualname__}", _CLASS_CHARACTERS),
+        message=_storable(_message(error), limit),
+        traceback=_storable(_traceback(error), limit),
+    )
+
+
+def ascii_only(error: ErrorRecord) -> ErrorRecord:
+    """The same in ASCII, for a column whose character set holds less than Unicode."""
+    return ErrorRecord(*(_ascii(text) for text in (error.class_name, error.message, error.traceback)))
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as second:  # noqa: BLE001 - a __str__ may raise anything
+        return f"<no message: {type(error).__name__}.__str__ raised {type(second).__name__}>"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as second:  # noqa: BLE001 - formatting calls the exception's own code
+        try:
+            frames = "".join(traceback.format_tb(error.__traceback__))
+        except BaseException:  # noqa: BLE001
+            frames = ""
+        return f"{frames}<traceback of {type(error).__name__} incomplete: {type(second).__name__}>"
+
+
+def _storable(text: str, limit: int) -> str:
+    # NUL and lone surrogates are what PostgreSQL refuses.
+    text = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit:
+        return text
+    if limit <= 2 * len(_CUT):
+        return text[:limit]
+    # The end of a traceback says what happened, its beginning where it started.
+    head = (limit - len(_CUT)) // 2
+    return text[:head] + _CUT + text[len(text) - (limit - len(_CUT) - head) :]

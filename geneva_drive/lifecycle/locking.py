@@ -1,0 +1,142 @@
+"""Locks, always in the same order: the workflow, then its execution.
+
+On a database without row locks (SQLite) a lock is a write: a transaction that reads before it writes
+fails at once when another one writes between, while one that begins with a write waits its turn.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db.models import F
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = [
+    "alias_of",
+    "in_transaction",
+    "is_conflict",
+    "is_lost_connection",
+    "lock_active_execution",
+    "lock_execution",
+    "lock_workflow",
+    "write_first",
+]
+
+_T = TypeVar("_T")
+
+_ATTEMPTS = 12
+
+# PostgreSQL: serialization failure, deadlock, lock not available.
+_CONFLICT_STATES = frozenset({"40001", "40P01", "55P03"})
+# MySQL and MariaDB: lock wait timeout, deadlock, row changed since the snapshot.
+_CONFLICT_CODES = frozenset({1205, 1213, 1020})
+# MySQL and MariaDB: gone away, lost, killed for idleness, killed.
+_LOST_CODES = frozenset({2006, 2013, 4031, 1927, 1053})
+
+
+def alias_of(row: Any) -> str:
+    """Return the alias of the database that holds a row."""
+    alias: str | None = row._state.db
+    assert alias is not None, "the row has not been saved"
+    return alias
+
+
+def lock_workflow(model: type[Workflow], pk: Any, using: str) -> Workflow | None:
+    """Lock one workflow and return it as it is now, or None when it is gone."""
+    rows = model._base_manager.using(using).defer("ongoing_key")
+    if not connections[using].features.has_select_for_update:
+        write_first(model, pk, using)
+        return rows.filter(pk=pk).first()
+    return rows.select_for_update().filter(pk=pk).first()
+
+
+def write_first(model: type[Workflow], pk: Any, using: str) -> None:
+    """Take the write lock of a database that has no other, by a write that changes nothing."""
+    if not connections[using].features.has_select_for_update:
+        model._base_manager.using(using).filter(pk=pk).update(updated_at=F("updated_at"))
+
+
+def lock_execution(workflow: Workflow, pk: Any) -> StepExecution | None:
+    """Lock one execution of a locked workflow and return it as it is now."""
+    return _locked(workflow).filter(pk=pk).first()
+
+
+def lock_active_execution(workflow: Workflow) -> StepExecution | None:
+    """Lock the one active execution of a locked workflow."""
+    return _locked(workflow).filter(active_workflow=workflow.pk).first()
+
+
+def _locked(workflow: Workflow) -> Any:
+    using = alias_of(workflow)
+    # Errors can be long and are never decided upon.
+    rows = workflow.executions.db_manager(using).defer(
+        "active_workflow", "error_message", "error_traceback", "cursor"
+    )
+    if connections[using].features.has_select_for_update:
+        # A locking read: under repeatable read a plain one would still see the state before the lock.
+        rows = rows.select_for_update()
+    return rows
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether the database gave up one of two transactions that were in each other's way."""
+    cause = error.__cause__ or error
+    if getattr(cause, "sqlstate", None) in _CONFLICT_STATES:
+        return True
+    if cause.args and cause.args[0] in _CONFLICT_CODES:
+        return True
+    return "database is locked" in str(cause) or "database table is locked" in str(cause)
+
+
+def is_lost_connection(error: BaseException, connection: BaseDatabaseWrapper) -> bool:
+    """Whether the statement failed since the connection to the server is gone."""
+    cause = error.__cause__ or error
+    if cause.args and cause.args[0] in _LOST_CODES:
+        return True
+    state = getattr(cause, "sqlstate", None)
+    if state is not None and (state.startswith(("08", "57P"))):
+        return True
+    if connection.vendor == "postgresql":
+        raw = connection.connection
+        return raw is None or bool(raw.closed)
+    return isinstance(error, InterfaceError)
+
+
+def in_transaction(using: str, work: Callable[[], _T], *, repeatable: bool = True) -> _T:
+    """Run ``work()`` in a transaction; once more when the database gave up on it.
+
+    Inside a caller's transaction nothing is tried again, since that transaction is the caller's.
+
+    Parameters
+    ----------
+    repeatable
+        Whether ``work`` may be run again after a connection that was lost while committing, when nobody
+        knows whether the commit was done. True for what is fenced, False for what creates.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block:
+        with transaction.atomic(using=using):
+            return work()
+    attempt = 0
+    while True:
+        try:
+            with transaction.atomic(using=using):
+                return work()
+        except (OperationalError, InterfaceError) as error:
+            attempt += 1
+            lost = is_lost_connection(error, connection)
+            if attempt >= _ATTEMPTS or not (is_conflict(error) or (lost and repeatable)):
+                raise
+            if lost:
+                connection.close()
+            # Full jitter: those that collided once must not meet again.
+            time.sleep(random.uniform(0, min(0.5, 0.005 * 2**attempt)))  # noqa: S311

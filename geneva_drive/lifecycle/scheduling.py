@@ -1,0 +1,82 @@
+"""The only creator of step executions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+
+from geneva_drive import clock
+from geneva_drive.conf import settings
+from geneva_drive.definition import options
+from geneva_drive.exceptions import StepNotDefinedError
+from geneva_drive.states import ExecutionState
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = ["build", "first_step"]
+
+
+@cache
+def _execution_model() -> type[StepExecution]:
+    return apps.get_model("geneva_drive", "StepExecution")  # type: ignore[return-value]
+
+
+def build(
+    workflow: Workflow,
+    definition: StepDefinition,
+    *,
+    now: datetime,
+    base: datetime | None = None,
+    wait: timedelta | None = None,
+    crashes: int = 0,
+    held: bool = False,
+    notes: dict[str, Any] | None = None,
+) -> StepExecution:
+    """Make the next execution of a locked workflow, not yet written.
+
+    Parameters
+    ----------
+    base
+        The moment that waits count from. Default: now.
+    wait
+        Before it is due. Default: what the step, the run or the class says.
+
+    Raises
+    ------
+    StepNotDefinedError
+        ``definition`` is a gravestone: nothing ever creates an execution for one.
+    """
+    if definition.removed:
+        raise StepNotDefinedError(f"{workflow}: {definition.name!r} is a removed step and cannot be scheduled.")
+    merged = options.merge(type(workflow)._geneva.job_options, workflow.job_options, definition.options)
+    due = (base or now) + (wait if wait is not None else merged.get("wait", timedelta(0)))
+    not_before = merged.get("wait_until") if wait is None else None
+    if not_before is not None:
+        due = max(due, clock.utc(not_before))
+    execution = _execution_model()(
+        workflow_id=workflow.pk,
+        step_name=definition.name,
+        state=ExecutionState.SCHEDULED,
+        queue=merged.get("queue") or settings.DEFAULT_QUEUE,
+        priority=merged.get("priority", 0),
+        scheduled_for=clock.local(due),
+        held=held,
+        crashes=crashes,
+        metadata=notes or None,
+        created_at=clock.local(now),
+    )
+    execution._state.db = workflow._state.db
+    return execution
+
+
+def first_step(workflow: Workflow) -> StepDefinition | None:
+    """Return the first runnable step, or None on a class without one."""
+    return type(workflow).steps.next_after(None)

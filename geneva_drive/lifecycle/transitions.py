@@ -1,0 +1,212 @@
+"""The only writer of states and timestamps.
+
+Functions change a row in memory and remember what they changed; ``flush`` writes it, one statement a
+row, so that ending one step and beginning the next costs the workflow one UPDATE. Whoever changes a row
+holds its lock and flushes it before the transaction ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from geneva_drive import clock
+from geneva_drive.events import execution_finalized, workflow_transitioned
+from geneva_drive.exceptions import InvalidStateError
+from geneva_drive.lifecycle.locking import alias_of
+from geneva_drive.states import MOVES, ExecutionState, WorkflowState
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from geneva_drive.definition.decisions import Decision, ErrorRecord
+    from geneva_drive.events import Pending
+    from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = [
+    "begin",
+    "defer",
+    "end",
+    "finalized",
+    "flush",
+    "hold",
+    "move",
+    "note_error",
+    "note_unknown",
+    "release",
+    "request_pause",
+    "reschedule",
+    "unbegin",
+]
+
+
+def _change(row: Workflow | StepExecution, **values: Any) -> None:
+    dirty: set[str] = row.__dict__.setdefault("_dirty", set())
+    for name, value in values.items():
+        setattr(row, name, value)
+        dirty.add(name)
+
+
+def flush(row: Workflow | StepExecution) -> None:
+    """Write what was changed: an INSERT for a new row, an UPDATE of the changed columns otherwise."""
+    dirty: set[str] = row.__dict__.pop("_dirty", set())
+    if row._state.adding:
+        row.save(force_insert=True, using=row._state.db)
+    elif dirty:
+        type(row)._base_manager.using(alias_of(row)).filter(pk=row.pk).update(
+            **{name: getattr(row, name) for name in dirty}
+        )
+
+
+def begin(
+    workflow: Workflow,
+    execution: StepExecution,
+    *,
+    now: datetime,
+    process: UUID | None,
+    token: UUID,
+    handed_over: bool = False,
+) -> None:
+    """Mark a scheduled execution as in progress, and its workflow as performing it."""
+    moment = clock.local(now)
+    _change(
+        execution,
+        state=ExecutionState.IN_PROGRESS,
+        started_at=moment,
+        process_id=process,
+        attempt_token=token,
+        handed_over=handed_over,
+    )
+    changes: dict[str, Any] = {
+        "state": WorkflowState.PERFORMING,
+        "current_step_name": execution.step_name,
+        "updated_at": moment,
+    }
+    if workflow.started_at is None:
+        changes["started_at"] = moment
+    if workflow.next_step_name != execution.step_name:
+        changes["next_step_name"] = execution.step_name
+    _change(workflow, **changes)
+
+
+def unbegin(workflow: Workflow, execution: StepExecution, *, now: datetime) -> None:
+    """Give back an execution that was claimed and whose body was not begun."""
+    _change(
+        execution,
+        state=ExecutionState.SCHEDULED,
+        started_at=None,
+        process_id=None,
+        attempt_token=None,
+        handed_over=False,
+        dispatched_at=None,
+    )
+    _change(workflow, state=WorkflowState.READY, current_step_name=None, updated_at=clock.local(now))
+
+
+def end(execution: StepExecution, decision: Decision, *, now: datetime) -> None:
+    """End an execution as decided. Every path that ends one comes through here."""
+    moment = clock.local(now)
+    changes: dict[str, Any] = {
+        "state": decision.state,
+        "outcome": decision.outcome,
+        "finished_at": moment,
+        "held": False,
+    }
+    if decision.error is not None:
+        changes |= _error_columns(decision.error)
+    if decision.notes:
+        known = execution.metadata if isinstance(execution.metadata, dict) else {}
+        changes["metadata"] = {**known, **decision.notes}
+    _change(execution, **changes)
+
+
+def _error_columns(error: ErrorRecord) -> dict[str, Any]:
+    return {
+        "error_class": error.class_name,
+        "error_message": error.message,
+        "error_traceback": error.traceback,
+    }
+
+
+def note_error(execution: StepExecution, error: ErrorRecord) -> None:
+    """Record an error on a row that does not end by it (a deferral)."""
+    _change(execution, **_error_columns(error))
+
+
+def move(
+    workflow: Workflow,
+    state: WorkflowState,
+    *,
+    now: datetime,
+    next_step_name: str | None,
+    pending: Pending | None = None,
+) -> None:
+    """Move a workflow to another state, pointing at a step.
+
+    Raises
+    ------
+    InvalidStateError
+        There is no such move.
+    """
+    before = WorkflowState(workflow.state)
+    if state != before and state not in MOVES[before]:
+        raise InvalidStateError(f"{workflow} is {before} and cannot become {state}.")
+    moment = clock.local(now)
+    changes: dict[str, Any] = {
+        "state": state,
+        "next_step_name": next_step_name,
+        "current_step_name": None,
+        "updated_at": moment,
+    }
+    if workflow.pause_requested_at is not None:
+        # Leaving "performing" answers the request, whichever way it went.
+        changes["pause_requested_at"] = None
+    if state in (WorkflowState.PAUSED, WorkflowState.FINISHED, WorkflowState.CANCELED) and state != before:
+        changes["transitioned_at"] = moment
+    _change(workflow, **changes)
+    if pending is not None and state != before:
+        pending.add(workflow_transitioned, workflow, before=str(before), after=str(state))
+
+
+def request_pause(workflow: Workflow, *, now: datetime | None) -> None:
+    """Ask the step in flight to be the last before a pause; None withdraws the request."""
+    _change(workflow, pause_requested_at=None if now is None else clock.local(now))
+
+
+def hold(execution: StepExecution) -> None:
+    """Take a scheduled or waiting execution of a paused workflow out of the scans' sight."""
+    _change(execution, held=True)
+
+
+def release(execution: StepExecution, *, now: datetime) -> None:
+    """Put a held execution back, to be dispatched again: at its time, or at once when that has passed.
+
+    A deferral begins anew, so that a second deploy gets its grace.
+    """
+    _change(execution, held=False, deferred_since=None, dispatched_at=None)
+
+
+def reschedule(execution: StepExecution, *, at: datetime) -> None:
+    """Move a scheduled execution in time; what was dispatched for the old time counts no more."""
+    _change(execution, scheduled_for=clock.local(at), dispatched_at=None)
+
+
+def defer(execution: StepExecution, *, now: datetime, until: datetime, error: ErrorRecord | None = None) -> None:
+    """Put off an execution that this code cannot run."""
+    if execution.deferred_since is None:
+        _change(execution, deferred_since=clock.local(now))
+    if error is not None:
+        note_error(execution, error)
+    reschedule(execution, at=until)
+
+
+
+def note_unknown(execution: StepExecution, *, now: datetime) -> None:
+    """Begin the grace of an execution that this code cannot judge."""
+    _change(execution, deferred_since=clock.local(now))
+
+
+def finalized(workflow: Workflow, execution: StepExecution, pending: Pending, *, fenced: bool = False) -> None:
+    """Tell the receivers that an execution ended, or that its end came too late."""
+    pending.add(execution_finalized, workflow, execution=execution, fenced=fenced)

@@ -1,0 +1,286 @@
+"""The tables. Types of keys follow the settings, so the fields that depend on them are made by functions."""
+
+import django.db.models.deletion
+import geneva_drive.models.fields
+import geneva_drive.models.in_step
+import uuid
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    initial = True
+
+    dependencies = [
+        ("contenttypes", "0002_remove_content_type_name"),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name="Process",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("hostname", models.CharField(max_length=255)),
+                ("pid", models.PositiveIntegerField()),
+                (
+                    "kind",
+                    geneva_drive.models.fields.IdentifierField(
+                        help_text="The dispatcher that it serves.", max_length=50
+                    ),
+                ),
+                (
+                    "queues",
+                    models.TextField(blank=True, default="", help_text="Comma-separated; empty means all."),
+                ),
+                ("started_at", geneva_drive.models.fields.UTCDateTimeField()),
+                ("heartbeat_at", geneva_drive.models.fields.UTCDateTimeField()),
+            ],
+            options={
+                "verbose_name": "process",
+                "verbose_name_plural": "processes",
+                "indexes": [models.Index(fields=["heartbeat_at"], name="geneva_process_dead")],
+            },
+        ),
+        migrations.CreateModel(
+            name="Workflow",
+            fields=[
+                ("id", geneva_drive.models.fields.primary_key()),
+                ("type", geneva_drive.models.fields.IdentifierField(editable=False, max_length=150)),
+                ("hero_id", geneva_drive.models.fields.HeroKeyField(blank=True, null=True)),
+                (
+                    "state",
+                    geneva_drive.models.fields.IdentifierField(
+                        choices=[
+                            ("ready", "ready"),
+                            ("performing", "performing"),
+                            ("paused", "paused"),
+                            ("finished", "finished"),
+                            ("canceled", "canceled"),
+                        ],
+                        default="ready",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "current_step_name",
+                    geneva_drive.models.fields.IdentifierField(
+                        blank=True, help_text="Set while it performs.", max_length=150, null=True
+                    ),
+                ),
+                (
+                    "next_step_name",
+                    geneva_drive.models.fields.IdentifierField(blank=True, max_length=150, null=True),
+                ),
+                ("allow_multiple", models.BooleanField(db_default=False, default=False)),
+                ("pause_requested_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                ("job_options", geneva_drive.models.fields.JSONColumn(blank=True, null=True)),
+                (
+                    "metadata",
+                    geneva_drive.models.fields.JSONColumn(
+                        blank=True, help_text="The project's own.", null=True
+                    ),
+                ),
+                ("created_at", geneva_drive.models.fields.UTCDateTimeField()),
+                ("started_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                (
+                    "transitioned_at",
+                    geneva_drive.models.fields.UTCDateTimeField(
+                        blank=True, help_text="When it was last finished, canceled or paused.", null=True
+                    ),
+                ),
+                ("updated_at", geneva_drive.models.fields.UTCDateTimeField()),
+                ("ongoing_key", geneva_drive.models.fields.ongoing_key_field()),
+                (
+                    "hero_type",
+                    models.ForeignKey(
+                        blank=True,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="contenttypes.contenttype",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "workflow",
+                "verbose_name_plural": "workflows",
+                "permissions": [
+                    ("pause_workflow", "Can pause a workflow"),
+                    ("resume_workflow", "Can resume a workflow"),
+                    ("resume_workflow_at_step", "Can resume a workflow at a chosen step"),
+                    ("skip_workflow_step", "Can skip a workflow's step"),
+                    ("cancel_workflow", "Can cancel a workflow"),
+                    ("signal_workflow", "Can send a signal to a workflow"),
+                    ("start_workflow", "Can start a workflow"),
+                    ("reschedule_workflow", "Can reschedule a workflow's step"),
+                ],
+            },
+            bases=(geneva_drive.models.in_step.InStep, models.Model),
+        ),
+        migrations.CreateModel(
+            name="StepExecution",
+            fields=[
+                ("id", geneva_drive.models.fields.primary_key()),
+                ("step_name", geneva_drive.models.fields.IdentifierField(max_length=150)),
+                (
+                    "state",
+                    geneva_drive.models.fields.IdentifierField(
+                        choices=[
+                            ("scheduled", "scheduled"),
+                            ("waiting", "waiting for a signal"),
+                            ("in_progress", "in progress"),
+                            ("completed", "completed"),
+                            ("failed", "failed"),
+                            ("canceled", "canceled"),
+                            ("skipped", "skipped"),
+                        ],
+                        default="scheduled",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "outcome",
+                    geneva_drive.models.fields.IdentifierField(
+                        blank=True,
+                        choices=[
+                            ("success", "success"),
+                            ("continued", "continued"),
+                            ("reattempted", "reattempted"),
+                            ("skipped", "skipped"),
+                            ("canceled", "canceled"),
+                            ("failed", "failed"),
+                            ("recovered", "recovered"),
+                            ("workflow_paused", "workflow paused"),
+                        ],
+                        max_length=20,
+                        null=True,
+                    ),
+                ),
+                ("queue", geneva_drive.models.fields.IdentifierField(max_length=100)),
+                ("priority", models.IntegerField(db_default=0, default=0, help_text="Lower runs first.")),
+                ("scheduled_for", geneva_drive.models.fields.UTCDateTimeField()),
+                ("held", models.BooleanField(db_default=False, default=False)),
+                ("started_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                ("finished_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                ("attempt_token", models.UUIDField(blank=True, null=True)),
+                ("handed_over", models.BooleanField(db_default=False, default=False)),
+                ("job_id", models.CharField(blank=True, max_length=255, null=True)),
+                ("dispatched_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                ("error_class", models.CharField(blank=True, max_length=255, null=True)),
+                ("error_message", models.TextField(blank=True, null=True)),
+                ("error_traceback", models.TextField(blank=True, null=True)),
+                ("deferred_since", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                ("waiting_since", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                ("wait_deadline", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                ("cursor", geneva_drive.models.fields.JSONColumn(blank=True, null=True)),
+                ("iterations", models.BigIntegerField(db_default=0, default=0)),
+                ("iterations_total", models.BigIntegerField(blank=True, null=True)),
+                (
+                    "crashes",
+                    models.IntegerField(
+                        db_default=0,
+                        default=0,
+                        help_text="Consecutive crashes of this step before this attempt.",
+                    ),
+                ),
+                ("metadata", geneva_drive.models.fields.JSONColumn(blank=True, null=True)),
+                ("created_at", geneva_drive.models.fields.UTCDateTimeField()),
+                ("active_workflow", geneva_drive.models.fields.active_workflow_field()),
+                (
+                    "continues_from",
+                    models.ForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        to="geneva_drive.stepexecution",
+                    ),
+                ),
+                (
+                    "process",
+                    models.ForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="executions",
+                        to="geneva_drive.process",
+                    ),
+                ),
+                (
+                    "workflow",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="executions",
+                        to="geneva_drive.workflow",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "step execution",
+                "verbose_name_plural": "step executions",
+            },
+        ),
+        migrations.CreateModel(
+            name="OperatorAction",
+            fields=[
+                ("id", geneva_drive.models.fields.primary_key()),
+                ("action", geneva_drive.models.fields.IdentifierField(max_length=30)),
+                ("actor", models.CharField(blank=True, default="", max_length=255)),
+                ("reason", models.TextField(blank=True, default="")),
+                ("before", geneva_drive.models.fields.JSONColumn(blank=True, null=True)),
+                ("after", geneva_drive.models.fields.JSONColumn(blank=True, null=True)),
+                ("created_at", geneva_drive.models.fields.UTCDateTimeField()),
+                (
+                    "workflow",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="operator_actions",
+                        to="geneva_drive.workflow",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "operator action",
+                "verbose_name_plural": "operator actions",
+            },
+        ),
+        migrations.AddIndex(
+            model_name="workflow",
+            index=models.Index(fields=["hero_type", "hero_id"], name="geneva_workflow_of_hero"),
+        ),
+        migrations.AddIndex(
+            model_name="workflow",
+            index=models.Index(fields=["type", "state"], name="geneva_workflow_type_state"),
+        ),
+        migrations.AddIndex(
+            model_name="workflow",
+            index=models.Index(fields=["state", "transitioned_at"], name="geneva_workflow_ended"),
+        ),
+        migrations.AddConstraint(
+            model_name="workflow",
+            constraint=models.UniqueConstraint(fields=("ongoing_key",), name="geneva_one_ongoing_workflow"),
+        ),
+        migrations.AddIndex(
+            model_name="stepexecution",
+            index=models.Index(
+                fields=["state", "held", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="stepexecution",
+            index=models.Index(fields=["state", "process", "started_at"], name="geneva_execution_in_hand"),
+        ),
+        migrations.AddConstraint(
+            model_name="stepexecution",
+            constraint=models.UniqueConstraint(
+                fields=("active_workflow",), name="geneva_one_active_execution"
+            ),
+        ),
+    ]

@@ -1,0 +1,104 @@
+"""Verbs for finding workflows and executions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from django.db import models
+
+from geneva_drive.exceptions import InvalidStateError
+from geneva_drive.models.heroes import hero_filter
+from geneva_drive.models.registry import registry
+from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
+
+    _W = TypeVar("_W", bound=Workflow, covariant=True)
+else:
+    _W = TypeVar("_W", bound=models.Model, covariant=True)
+
+__all__ = ["StepExecutionQuerySet", "WorkflowManager", "WorkflowQuerySet"]
+
+
+class WorkflowQuerySet(models.QuerySet[_W]):
+    """One verb per state, ``for_hero()``, and ``hero=`` wherever a look-up is."""
+
+    def ongoing(self) -> Self:
+        return self.filter(state__in=ONGOING)
+
+    def ready(self) -> Self:
+        return self.filter(state=WorkflowState.READY)
+
+    def performing(self) -> Self:
+        return self.filter(state=WorkflowState.PERFORMING)
+
+    def paused(self) -> Self:
+        return self.filter(state=WorkflowState.PAUSED)
+
+    def finished(self) -> Self:
+        return self.filter(state=WorkflowState.FINISHED)
+
+    def canceled(self) -> Self:
+        return self.filter(state=WorkflowState.CANCELED)
+
+    def for_hero(self, hero: models.Model | models.QuerySet[Any]) -> Self:
+        """Return the workflows of one hero, or of all heroes of a queryset."""
+        return self.filter(hero_filter("hero", hero, self.db))
+
+    def _filter_or_exclude_inplace(self, negate: bool, args: Any, kwargs: Any) -> None:
+        if "hero" in kwargs:
+            kwargs = dict(kwargs)
+            args = (*args, hero_filter("hero", kwargs.pop("hero"), self.db))
+        super()._filter_or_exclude_inplace(negate, args, kwargs)  # type: ignore[misc]
+
+    # A row's class is told by its type, so no look-up may leave the type out.
+    def only(self, *fields: Any) -> Self:
+        return super().only(*fields) if fields == (None,) else super().only("type", *fields)
+
+    def defer(self, *fields: Any) -> Self:
+        return super().defer(*(field for field in fields if field != "type"))
+
+    def bulk_create(self, *args: Any, **kwargs: Any) -> list[Any]:
+        raise InvalidStateError(
+            f"{self.model.__name__}.objects.bulk_create() would write workflows without their first step. "
+            f"Use {self.model.__name__}.start_many(heroes)."
+        )
+
+
+class WorkflowManager(models.Manager.from_queryset(WorkflowQuerySet)):  # type: ignore[misc]
+    """The manager of every workflow class; on a subclass it sees the rows of that class only."""
+
+    def get_queryset(self) -> WorkflowQuerySet[Any]:
+        queryset: WorkflowQuerySet[Any] = super().get_queryset()
+        if self.model._meta.proxy:
+            queryset = queryset.filter(type__in=registry.labels_for(self.model))
+        return queryset
+
+
+class StepExecutionQuerySet(models.QuerySet["StepExecution"]):
+    """Raw states as verbs."""
+
+    def active(self) -> Self:
+        return self.filter(state__in=ACTIVE)
+
+    def scheduled(self) -> Self:
+        return self.filter(state=ExecutionState.SCHEDULED)
+
+    def in_progress(self) -> Self:
+        return self.filter(state=ExecutionState.IN_PROGRESS)
+
+    def due(self, now: datetime) -> Self:
+        """What may run at ``now``: scheduled, not held by a paused workflow, and its time has come."""
+        return self.filter(state=ExecutionState.SCHEDULED, held=False, scheduled_for__lte=now)
+
+    def in_flight(self, types: Iterable[str], names: Iterable[str]) -> dict[str, int]:
+        """Return, by step name, the rows of ongoing workflows of these types that name these steps."""
+        rows = self.filter(
+            workflow__type__in=list(types), workflow__state__in=ONGOING, step_name__in=list(names)
+        )
+        return dict(rows.order_by("step_name").values_list("step_name").annotate(models.Count("pk")))

@@ -1,0 +1,125 @@
+"""One attempt at one step: idempotency key, queue entry and audit record at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from geneva_drive.exceptions import InvalidStateError
+from geneva_drive.models.fields import (
+    IdentifierField,
+    JSONColumn,
+    UTCDateTimeField,
+    active_workflow_field,
+    primary_key,
+)
+from geneva_drive.models.querysets import StepExecutionQuerySet
+from geneva_drive.states import ACTIVE, ExecutionState, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["StepExecution"]
+
+
+class StepExecution(models.Model):
+    """A row that is begun once. What happens after a crash is another row.
+
+    ``scheduled_for`` and the other times are the database's clock. ``attempt_token`` changes hands with
+    the row: whoever finishes it must still hold the token, or is fenced.
+    """
+
+    id = primary_key()
+    workflow = models.ForeignKey("geneva_drive.Workflow", on_delete=models.CASCADE, related_name="executions")
+    step_name = IdentifierField(max_length=150)
+    state = IdentifierField(max_length=20, choices=ExecutionState.choices, default=ExecutionState.SCHEDULED)
+    outcome = IdentifierField(max_length=20, choices=Outcome.choices, null=True, blank=True)
+    queue = IdentifierField(max_length=100)
+    priority = models.IntegerField(default=0, db_default=0, help_text=_("Lower runs first."))
+    scheduled_for = UTCDateTimeField()
+    # Set while the workflow is paused, so that the claim's index range holds only what may run.
+    held = models.BooleanField(default=False, db_default=False)
+    started_at = UTCDateTimeField(null=True, blank=True)
+    finished_at = UTCDateTimeField(null=True, blank=True)
+    # No constraint and nothing on delete: finished rows keep the id of a process long gone.
+    process = models.ForeignKey(
+        "geneva_drive.Process",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="executions",
+        db_constraint=False,
+        db_index=False,
+    )
+    attempt_token = models.UUIDField(null=True, blank=True)
+    # Created already claimed by the process that ended the step before: when that process dies, nobody
+    # knows whether this body was begun, and its crash does not count against the step.
+    handed_over = models.BooleanField(default=False, db_default=False)
+    job_id = models.CharField(max_length=255, null=True, blank=True)
+    dispatched_at = UTCDateTimeField(null=True, blank=True)
+    error_class = models.CharField(max_length=255, null=True, blank=True)
+    error_message = models.TextField(null=True, blank=True)
+    error_traceback = models.TextField(null=True, blank=True)
+    deferred_since = UTCDateTimeField(null=True, blank=True)
+    waiting_since = UTCDateTimeField(null=True, blank=True)
+    wait_deadline = UTCDateTimeField(null=True, blank=True)
+    continues_from = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    cursor = JSONColumn(null=True, blank=True)
+    iterations = models.BigIntegerField(default=0, db_default=0)
+    iterations_total = models.BigIntegerField(null=True, blank=True)
+    crashes = models.IntegerField(
+        default=0, db_default=0, help_text=_("Consecutive crashes of this step before this attempt.")
+    )
+    metadata = JSONColumn(null=True, blank=True)
+    created_at = UTCDateTimeField()
+    active_workflow = active_workflow_field()
+
+    objects = StepExecutionQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("step execution")
+        verbose_name_plural = _("step executions")
+        constraints = [
+            models.UniqueConstraint(fields=["active_workflow"], name="geneva_one_active_execution"),
+        ]
+        indexes = [
+            # The worker: what is due on this queue at this priority?
+            models.Index(
+                fields=["state", "held", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
+            ),
+            # Recovery: what does this process (or none) have in hand, and since when?
+            models.Index(fields=["state", "process", "started_at"], name="geneva_execution_in_hand"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.step_name} ({self.state})"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the workflow's one active slot is taken by this row."""
+        return self.state in ACTIVE
+
+    def save(self, *args: Any, update_fields: Collection[str] | None = None, **kwargs: Any) -> None:
+        """Write a new row; of an existing one only ``metadata``.
+
+        States and times have one writer, and it does not come through here.
+        """
+        if not self._state.adding:
+            allowed = {"metadata"}
+            if update_fields is not None and not set(update_fields) <= allowed:
+                raise InvalidStateError(
+                    f"Step execution {self.pk}: {', '.join(sorted(set(update_fields) - allowed))} cannot be "
+                    "saved by hand. Use the workflow's pause(), resume(), resume_at(), skip() or cancel()."
+                )
+            update_fields = list(allowed)
+        super().save(*args, update_fields=update_fields, **kwargs)

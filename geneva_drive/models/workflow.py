@@ -1,0 +1,342 @@
+"""The workflow: one row, one run."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from django.contrib.contenttypes.models import ContentType
+from django.db import models, router
+from django.utils.translation import gettext_lazy as _
+
+from geneva_drive.exceptions import InvalidStateError
+from geneva_drive.lifecycle import controls, starting
+from geneva_drive.models.fields import (
+    HeroKeyField,
+    IdentifierField,
+    JSONColumn,
+    UTCDateTimeField,
+    ongoing_key_field,
+    primary_key,
+)
+from geneva_drive.models.heroes import HeroForeignKey, check_hero, hero_label
+from geneva_drive.models.in_step import InStep
+from geneva_drive.models.metaclass import WorkflowMeta
+from geneva_drive.models.querysets import WorkflowManager
+from geneva_drive.models.registry import registry
+from geneva_drive.states import ENDED, ONGOING, WorkflowState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from django.contrib.auth.models import AbstractBaseUser
+
+    from geneva_drive.definition.class_definition import ClassDefinition
+    from geneva_drive.definition.collection import StepCollection
+    from geneva_drive.models.step_execution import StepExecution
+
+__all__ = ["Workflow"]
+
+logger = logging.getLogger("geneva_drive.workflow")
+
+_SAVEABLE = frozenset({"metadata", "job_options", "updated_at"})
+
+
+class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
+    """Derive from it, declare steps in order, start it for a model instance.
+
+    Subclasses are hidden proxies: they share this table and need no migration. A row comes back as an
+    instance of the class that its ``type`` names; a type that this code does not know comes back as
+    ``Workflow`` itself, readable and cancelable.
+    """
+
+    steps: ClassVar[StepCollection]
+    _geneva: ClassVar[ClassDefinition]
+    objects: ClassVar[WorkflowManager]  # type: ignore[assignment]
+
+    id = primary_key()
+    type = IdentifierField(max_length=150, editable=False)
+    hero_type = models.ForeignKey(
+        ContentType, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+    )
+    hero_id = HeroKeyField(null=True, blank=True)
+    hero = HeroForeignKey("hero_type", "hero_id")
+    state = IdentifierField(max_length=20, choices=WorkflowState.choices, default=WorkflowState.READY)
+    current_step_name = IdentifierField(
+        max_length=150, null=True, blank=True, help_text=_("Set while it performs.")
+    )
+    next_step_name = IdentifierField(max_length=150, null=True, blank=True)
+    allow_multiple = models.BooleanField(default=False, db_default=False)
+    pause_requested_at = UTCDateTimeField(null=True, blank=True)
+    job_options = JSONColumn(null=True, blank=True)
+    metadata = JSONColumn(null=True, blank=True, help_text=_("The project's own."))
+    created_at = UTCDateTimeField()
+    started_at = UTCDateTimeField(null=True, blank=True)
+    transitioned_at = UTCDateTimeField(
+        null=True, blank=True, help_text=_("When it was last finished, canceled or paused.")
+    )
+    updated_at = UTCDateTimeField()
+    ongoing_key = ongoing_key_field()
+
+    objects = WorkflowManager()
+
+    class Meta:
+        verbose_name = _("workflow")
+        verbose_name_plural = _("workflows")
+        constraints = [
+            models.UniqueConstraint(fields=["ongoing_key"], name="geneva_one_ongoing_workflow"),
+        ]
+        indexes = [
+            # The relation from the hero's model.
+            models.Index(fields=["hero_type", "hero_id"], name="geneva_workflow_of_hero"),
+            # Lists and figures: how many of a type are in a state?
+            models.Index(fields=["type", "state"], name="geneva_workflow_type_state"),
+            # The clean-up: which ended before the retention?
+            models.Index(fields=["state", "transitioned_at"], name="geneva_workflow_ended"),
+        ]
+        permissions = [
+            ("pause_workflow", _("Can pause a workflow")),
+            ("resume_workflow", _("Can resume a workflow")),
+            ("resume_workflow_at_step", _("Can resume a workflow at a chosen step")),
+            ("skip_workflow_step", _("Can skip a workflow's step")),
+            ("cancel_workflow", _("Can cancel a workflow")),
+            ("signal_workflow", _("Can send a signal to a workflow")),
+            ("start_workflow", _("Can start a workflow")),
+            ("reschedule_workflow", _("Can reschedule a workflow's step")),
+        ]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not args and not self.type and type(self)._geneva.is_startable:
+            self.type = type(self)._geneva.label
+
+    def __str__(self) -> str:
+        hero = hero_label(self) if self._state.db else ""
+        return f"{self.type} {self.pk}" + (f" for {hero}" if hero else "")
+
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any]) -> Self:
+        """Make an instance of the class that the row's type names."""
+        instance = super().from_db(db, field_names, values)
+        known = registry.get(instance.__dict__.get("type", ""))
+        if known is not None and known is not type(instance):
+            instance.__class__ = known
+        return instance
+
+    # -- starting
+
+    @classmethod
+    def start(
+        cls,
+        hero: models.Model | None = None,
+        *,
+        at: datetime | None = None,
+        allow_multiple: bool = False,
+        job_options: Mapping[str, Any] | None = None,
+        metadata: Any = None,
+        using: str | None = None,
+    ) -> Self:
+        """Create a run for ``hero`` and schedule its first step, in the caller's transaction.
+
+        Parameters
+        ----------
+        hero
+            A saved instance, or None on a class with ``may_proceed_without_hero``.
+        at
+            When the run begins; the first step's ``wait`` counts from there. Default: now.
+        allow_multiple
+            Do not take the hero's one slot for this type.
+        job_options
+            Of this run: ``queue``, ``priority``, ``wait``, ``wait_until``.
+        metadata
+            The project's own, any storable value.
+        using
+            The database alias. Default: the hero's, else what the routers say.
+
+        Raises
+        ------
+        AlreadyOngoingError
+            The hero has an ongoing run of this type; it is the error's ``workflow``.
+        HeroKeyError, HeroRequiredError, HeroError
+            The hero cannot be had. Nothing was written.
+        """
+        workflow = cls(
+            hero=hero,
+            allow_multiple=allow_multiple,
+            job_options=dict(job_options) if job_options is not None else None,
+            metadata=metadata,
+        )
+        workflow._start_at = at
+        workflow.save(using=using or cls._alias_for(hero))
+        return workflow
+
+    @classmethod
+    def get_or_start(
+        cls, hero: models.Model | None, *, using: str | None = None, **options: Any
+    ) -> tuple[Self, bool]:
+        """Return the hero's ongoing run and False, or a new one and True."""
+        return starting.get_or_start(cls, hero, using=using or cls._alias_for(hero), **options)
+
+    @classmethod
+    def start_many(
+        cls,
+        heroes: Iterable[models.Model],
+        *,
+        at: datetime | None = None,
+        job_options: Mapping[str, Any] | None = None,
+        using: str | None = None,
+        batch_size: int = 500,
+    ) -> tuple[list[Self], list[models.Model]]:
+        """Start a run for each hero in few queries.
+
+        Returns
+        -------
+        tuple
+            The workflows that were created, and the heroes that were skipped since they have an ongoing
+            run of this type already.
+        """
+        return starting.start_many(
+            cls, heroes, at=at, job_options=job_options, using=using, batch_size=batch_size
+        )
+
+    @classmethod
+    def _alias_for(cls, hero: models.Model | None) -> str:
+        return router.db_for_write(Workflow, instance=hero) if hero is not None else router.db_for_write(Workflow)
+
+    def save(self, *args: Any, update_fields: Collection[str] | None = None, **kwargs: Any) -> None:
+        """Start a new workflow; of an existing one write ``metadata`` and ``job_options`` only.
+
+        States, step names and times have one writer, and a stale instance must not undo it.
+        """
+        if self._state.adding:
+            starting.save_new(self, *args, **kwargs)
+            return
+        if update_fields is not None and not set(update_fields) <= _SAVEABLE:
+            raise InvalidStateError(
+                f"{self}: {', '.join(sorted(set(update_fields) - _SAVEABLE))} cannot be saved by hand. Use "
+                "pause(), resume(), resume_at(), skip() or cancel()."
+            )
+        starting.touch(self)
+        fields = (set(update_fields) | {"updated_at"}) if update_fields is not None else set(_SAVEABLE)
+        super().save(*args, update_fields=fields & self._loaded_fields(), **kwargs)
+
+    save.alters_data = True  # type: ignore[attr-defined]
+
+    def _loaded_fields(self) -> set[str]:
+        return {field.attname for field in self._meta.concrete_fields} - self.get_deferred_fields()
+
+    # -- by hand
+
+    def pause(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
+        """Stop after the step in flight, or now. Inside a step: end it and pause.
+
+        Raises
+        ------
+        InvalidStateError
+            The workflow is not ready or performing.
+        """
+        if self._step is not None:
+            self._step.leave("pause", reason=reason)
+        controls.pause(self, by=by, reason=reason)
+        return self
+
+    def resume(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
+        """Go on: with what was scheduled, or with a new attempt at the step pointed at.
+
+        Raises
+        ------
+        InvalidStateError
+            The workflow is neither paused nor asked to pause.
+        StepNotDefinedError
+            The step is not defined in this code; the workflow stays paused.
+        """
+        controls.resume(self, by=by, reason=reason)
+        return self
+
+    def resume_at(
+        self, step: str, *, by: AbstractBaseUser | str | None = None, reason: str = ""
+    ) -> Self:
+        """Go on from ``step``, now, whatever was scheduled. Deliberately a person's decision.
+
+        Raises
+        ------
+        InvalidStateError
+            The workflow is not paused.
+        StepNotDefinedError
+            The step is not defined, or is a gravestone; the workflow stays paused.
+        """
+        controls.resume_at(self, step, by=by, reason=reason)
+        return self
+
+    def skip(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
+        """Pass over the step that is scheduled or pointed at. Inside a step: end it as skipped.
+
+        Raises
+        ------
+        InvalidStateError
+            The workflow is neither ready nor paused.
+        StepNotDefinedError
+            The step is not defined in this code; nothing changes.
+        """
+        if self._step is not None:
+            self._step.leave("skip", reason=reason)
+        controls.skip(self, by=by, reason=reason)
+        return self
+
+    def cancel(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
+        """End it. A step in flight finishes and is recorded as canceled; nothing follows.
+
+        The hero's slot is free at once, also while the old body still runs.
+
+        Raises
+        ------
+        InvalidStateError
+            The workflow is finished or canceled.
+        """
+        if self._step is not None:
+            self._step.leave("cancel", reason=reason)
+        controls.cancel(self, by=by, reason=reason)
+        return self
+
+    @property
+    def hero_given(self) -> models.Model | None:
+        """The hero that this instance was made with or has looked up; no query."""
+        return type(self).hero.get_cached_value(self, default=None)  # type: ignore[no-any-return]
+
+    def check_hero(self, using: str) -> None:
+        """Refuse a hero that this workflow cannot have on ``using``. Nothing is written."""
+        check_hero(self, using)
+
+    @property
+    def is_ongoing(self) -> bool:
+        return self.state in ONGOING
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in ENDED
+
+    @classmethod
+    def removed_steps_in_flight(cls, using: str | None = None) -> dict[str, int]:
+        """Return, by name, the execution rows of ongoing workflows that name a gravestone.
+
+        Names without rows are left out: an empty dict means that the gravestones can be deleted.
+        """
+        from geneva_drive.models.step_execution import StepExecution  # noqa: PLC0415 - that module names this one
+
+        alias = using or router.db_for_read(StepExecution)
+        executions = StepExecution.objects.using(alias)
+        return executions.in_flight(registry.labels_for(cls), (step.name for step in cls.steps.removed))
+
+    # -- for subclasses
+
+    def before_step(self, execution: StepExecution) -> None:
+        """Called before a step's body, outside of locks. An exception counts as the step's own."""
+
+    def after_step(self, execution: StepExecution) -> None:
+        """Called after a body that ended without an exception, outside of locks."""
+
+    def around_step(self, execution: StepExecution) -> AbstractContextManager[Any]:
+        """Return a context manager that surrounds the body and both other hooks."""
+        raise NotImplementedError  # pragma: no cover - only an overridden one is called
