@@ -10,7 +10,16 @@ from geneva_drive.exceptions import StepConfigurationError
 
 __all__ = ["MISSING", "Blueprint", "Location", "Place", "caller_location", "linearize"]
 
-MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__bool__": lambda self: False})()
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Any = _Missing()
 """What a look-up gives for a name that nobody defines (None may be a value)."""
 
 

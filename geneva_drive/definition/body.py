@@ -20,10 +20,10 @@ class ClassBody(dict[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         earlier = self.get(name)
         declarations = DeclaredStep | DeclaredCondition
-        if isinstance(earlier, declarations) or (isinstance(value, declarations) and name in self):
-            # `check = step(check)` is the decorator written out.
-            if not (isinstance(value, DeclaredStep) and value.function is earlier):
-                self._refuse(name, earlier, value)
+        taken = isinstance(earlier, declarations) or (isinstance(value, declarations) and name in self)
+        # `check = step(check)` is the decorator written out.
+        if taken and not (isinstance(value, DeclaredStep) and value.function is earlier):
+            self._refuse(name, earlier, value)
         super().__setitem__(name, value)
 
     def _refuse(self, name: str, earlier: Any, value: Any) -> None:

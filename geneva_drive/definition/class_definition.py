@@ -8,9 +8,9 @@ from typing import Any
 
 from django.apps import apps
 
-from geneva_drive.definition.collect import Declaration
 from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.conditions import Condition
+from geneva_drive.definition.declarations import Declaration
 from geneva_drive.exceptions import StepConfigurationError
 
 __all__ = ["HOOKS", "ClassDefinition"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, overload
 
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Location, Place, caller_location
 from geneva_drive.definition.functions import (
@@ -71,12 +71,19 @@ class DeclaredCondition:
     def test(self) -> Any:
         return self.arguments[0] if len(self.arguments) == 1 else MISSING
 
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.test(*arguments, **named)
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         # Only a plain mixin still has this object in its body; its method stays callable.
         return self.test.__get__(instance, owner) if hasattr(self.test, "__get__") else self
 
 
-def cancel_if(condition: F, /) -> F:
+@overload
+def cancel_if(condition: F, /) -> F: ...
+@overload
+def cancel_if(condition: str, /) -> Any: ...
+def cancel_if(*arguments: Any, **options: Any) -> Any:
     """Cancel the workflow when this holds. Looked at before every step, first of all.
 
     As a decorator of a method, or with a callable of the workflow or a method's name::
@@ -87,7 +94,7 @@ def cancel_if(condition: F, /) -> F:
 
         customer_gone = cancel_if(lambda workflow: workflow.hero.customer is None)
     """
-    return cast(F, DeclaredCondition((condition,), {}, caller_location(1)))
+    return DeclaredCondition(arguments, options, caller_location(1))
 
 
 def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Place) -> Condition:

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
-__all__ = ["is_coroutine_function", "problem_with_function"]
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    # Names under TYPE_CHECKING do not exist when the class is made.
+    _UNEVALUATED: dict[str, Any] = {"annotation_format": Format.FORWARDREF}
+else:
+    _UNEVALUATED: dict[str, Any] = {}
+
+__all__ = ["is_coroutine_function", "problem_with_function", "problem_with_signature"]
 
 
 def is_coroutine_function(function: Any) -> bool:
@@ -31,11 +40,12 @@ def problem_with_signature(function: Any, *arguments: str) -> str | None:
     """Say why `function` cannot be called with that many positional arguments, or return None."""
     try:
         # Not through __wrapped__: a decorator may well supply arguments of what it wraps.
-        signature = inspect.signature(function, follow_wrapped=False)
+        signature = inspect.signature(function, follow_wrapped=False, **_UNEVALUATED)
     except (TypeError, ValueError):
         return None
     try:
         signature.bind(*arguments)
     except TypeError:
-        return f"{function!r} takes {signature}, but is called with ({', '.join(arguments)}). Change its arguments."
+        called = ", ".join(arguments)
+        return f"{function!r} takes {signature}, and is called with ({called}). Change what it takes."
     return None

@@ -30,7 +30,7 @@ def checked_queue(value: Any, name: str = "queue") -> str:
         raise ValueError(f"{name}={value!r} has a comma or a NUL. Leave it out of the queue's name.")
     if len(value) > LONGEST_QUEUE_NAME:
         raise ValueError(f"{name}={value!r} is longer than {LONGEST_QUEUE_NAME} characters. Shorten it.")
-    return value
+    return str.__str__(value)  # A member of an enumeration is stored by its value, not by its name.
 
 
 def checked_priority(value: Any, name: str = "priority") -> int:
@@ -39,16 +39,16 @@ def checked_priority(value: Any, name: str = "priority") -> int:
         raise ValueError(f"{name}={value!r} is not a whole number. Give one; lower runs first.")
     if not -LARGEST_PRIORITY <= value <= LARGEST_PRIORITY:
         raise ValueError(f"{name}={value!r} is out of range. Stay within ±{LARGEST_PRIORITY}.")
-    return value
+    return int(value)
 
 
 def _checked_moment(value: Any, name: str = "wait_until") -> datetime:
     if not isinstance(value, datetime):
         raise ValueError(f"{name}={value!r} is not a moment. Give a datetime, or a duration as wait=.")
     if is_naive(value) is settings.USE_TZ:
+        odd = "naive" if settings.USE_TZ else "aware"
         raise ValueError(
-            f"{name}={value!r} is {'naive' if settings.USE_TZ else 'aware'} while USE_TZ is {settings.USE_TZ}. "
-            "Start from django.utils.timezone.now()."
+            f"{name}={value!r} is {odd}, and USE_TZ is {settings.USE_TZ}. Start from Django's timezone.now()."
         )
     return value
 

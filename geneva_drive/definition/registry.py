@@ -65,19 +65,19 @@ class Registry:
             former = {old: others[known] for old, known in self._former.items() if known in others}
         if label in others:
             raise StepConfigurationError(
-                f"{path}: the type {label!r} is {_path(others[label])} already. Rename one of the two classes."
+                f"{path}: the type {label!r} is {_path(others[label])} already. Rename one of the two."
             )
         if label in former:
             raise StepConfigurationError(
-                f"{path}: the type {label!r} is a former type of {_path(former[label])}, so its rows could be "
-                "of either. Rename the class, or take the type out of former_types there."
+                f"{path}: the type {label!r} is in former_types of {_path(former[label])}, so a row could be "
+                "of either. Rename the class, or take the type out there."
             )
         for old in former_types:
             taken = others.get(old) or former.get(old)
             if taken is not None:
                 raise StepConfigurationError(
-                    f"{path}: former_types has {old!r}, which is a type of {_path(taken)}. Take it out of one "
-                    "of the two."
+                    f"{path}: former_types has {old!r}, which is a type of {_path(taken)}. Take it out there "
+                    "or here."
                 )
 
     def register(self, cls: type[Any]) -> None:

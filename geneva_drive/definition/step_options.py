@@ -25,7 +25,7 @@ Check = Callable[[Any, str, Blueprint, Place], Any]
 def _plainly(check: Callable[[Any, str], Any]) -> Check:
     """Turn a check that knows no class into one that names it."""
 
-    def checked(value: Any, option: str, blueprint: Blueprint, place: Place) -> Any:
+    def checked(value: Any, option: str, blueprint: Blueprint, place: Place) -> Any:  # noqa: ARG001
         try:
             return check(value, option)
         except ValueError as error:
@@ -43,7 +43,7 @@ def _checked_flag(value: Any, option: str) -> bool:
 def _checked_neighbour(value: Any, option: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{option}={value!r} is not a step's name. Give the name as a text.")
-    return value
+    return str.__str__(value)
 
 
 def _checked_former_names(value: Any, option: str) -> tuple[str, ...]:
@@ -58,9 +58,10 @@ def _checked_former_names(value: Any, option: str) -> tuple[str, ...]:
 
 
 def _checked_crash_action(value: Any, option: str) -> str:
-    if value not in CRASH_ACTIONS:
-        raise ValueError(f"{option}={value!r} is unknown. Give one of: {', '.join(CRASH_ACTIONS)}.")
-    return str(value)
+    for action in CRASH_ACTIONS:
+        if value == action:
+            return action
+    raise ValueError(f"{option}={value!r} is unknown. Give one of: {', '.join(CRASH_ACTIONS)}.")
 
 
 STEP_OPTIONS: Final[dict[str, Check]] = {
@@ -98,7 +99,7 @@ def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: 
     for one, other in CONTRADICTIONS:
         if one in written and other in written:
             raise place.error(
-                f"{one}={written[one]!r} and {other}={written[other]!r} contradict each other. Keep one of them."
+                f"{one}={written[one]!r} and {other}={written[other]!r} exclude each other. Keep one of them."
             )
     checked = {
         option: STEP_OPTIONS[option](value, option, blueprint, place) for option, value in written.items()

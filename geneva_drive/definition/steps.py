@@ -16,7 +16,15 @@ from geneva_drive.definition.blueprint import MISSING, Location, caller_location
 if TYPE_CHECKING:
     from geneva_drive.definition.conditions import Condition
 
-__all__ = ["DeclaredStep", "SeriesOptions", "StepDefinition", "StepOptions", "removed_step", "step"]
+__all__ = [
+    "DeclaredStep",
+    "SeriesOptions",
+    "StepDecorator",
+    "StepDefinition",
+    "StepOptions",
+    "removed_step",
+    "step",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Test = Callable[[Any], object] | str | bool
@@ -141,6 +149,10 @@ class DeclaredStep:
         self.removed = removed
         self.resumable = resumable
 
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        # Decorators ask whether what they are given is callable, and this one must not look like an option.
+        return self.function(*arguments, **named)
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         # Only a plain mixin still has this object in its body; its method stays callable.
         return self.function.__get__(instance, owner) if hasattr(self.function, "__get__") else self
@@ -151,10 +163,14 @@ class _Pending(DeclaredStep):
 
     __slots__ = ()
 
-    def __call__(self, function: Any) -> DeclaredStep:
+    def __call__(self, function: Any = MISSING, *arguments: Any, **named: Any) -> DeclaredStep:
         location = _location_of(function) or self.location
         return DeclaredStep(
-            function, self.options, location, arguments=self.arguments, resumable=self.resumable
+            function,
+            {**self.options, **named},
+            location,
+            arguments=(*self.arguments, *arguments),
+            resumable=self.resumable,
         )
 
 
@@ -163,7 +179,7 @@ def _location_of(function: Any) -> Location | None:
     return None if code is None else Location(code.co_filename, code.co_firstlineno)
 
 
-class _StepDecorator:
+class StepDecorator:
     """Declare a step: one unit of work, run in the order of the class body after inherited steps.
 
     ::
@@ -237,7 +253,7 @@ class _StepDecorator:
         )
 
 
-step = _StepDecorator()
+step: StepDecorator = StepDecorator()
 
 
 def removed_step(*arguments: Any, **options: Any) -> Any:

@@ -39,14 +39,17 @@ def check_attributes(blueprint: Blueprint, base: Any) -> None:
         each for each in blueprint.ancestors if each not in base.__mro__ and not isinstance(each, type(base))
     ]
     columns = _columns(base)
+    for name in ("steps", "_geneva"):
+        if name in blueprint.body and not isinstance(blueprint.body[name], DeclaredStep | DeclaredCondition):
+            raise blueprint.place.error(f"{name!r} is made from the steps of the class. Choose another name.")
     _check_values(blueprint.body.items(), blueprint.place, "", base, columns)
     for mixin in mixins:
         origin = f" (inherited from {mixin.__module__}.{mixin.__qualname__})"
         if isinstance(mixin, ModelBase) and hasattr(mixin, "_meta"):
             if not mixin._meta.abstract:
                 raise blueprint.place.error(
-                    f"{mixin._meta.label} is a model with a table of its own, and a workflow class has the table "
-                    "of workflows. Derive from Workflow and abstract models only."
+                    f"{mixin._meta.label} is a model with its own table, and workflow classes share one. "
+                    "Derive from Workflow and abstract models only."
                 )
             _check_values(_of_abstract_model(mixin), blueprint.place, origin, base, columns)
         _check_values(vars(mixin).items(), blueprint.place, origin, base, columns)
@@ -71,8 +74,8 @@ def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Map
     for name, value in items:
         if isinstance(value, models.Field):
             raise place.error(
-                f"the field {name!r}{origin} cannot be stored: workflow classes share one table. Keep its value "
-                "on the hero or in metadata."
+                f"the field {name!r}{origin} has no column, for workflow classes share one table. Keep its "
+                "value on the hero or in metadata."
             )
         if isinstance(value, BaseManager) and not isinstance(value, type(base._meta.default_manager)):
             wanted = type(base._meta.default_manager)
@@ -85,7 +88,6 @@ def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Map
             and name != "job_options"
             and not isinstance(value, DeclaredStep | DeclaredCondition)
         ):
-            # Descriptors of the mixin's own fields were refused above.
             raise place.error(
                 f"{name!r}{origin} would hide a column of every workflow. Choose another name; for type "
                 f"checkers, annotate without a value."
@@ -101,7 +103,7 @@ def hero_model(blueprint: Blueprint) -> Any:
         parts = value.split(".")
         if len(parts) == 2 and all(part.isidentifier() for part in parts):
             return value
-    elif isinstance(value, ModelBase) and not value._meta.abstract:
+    elif isinstance(value, type) and issubclass(value, models.Model) and not value._meta.abstract:
         return value
     raise blueprint.place.error(
         f"hero_model={value!r} is not a model. Give 'app_label.ModelName' or the model class; for any, None."

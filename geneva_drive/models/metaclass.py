@@ -20,6 +20,7 @@ from geneva_drive.definition.blueprint import Blueprint, linearize
 from geneva_drive.definition.body import ClassBody
 from geneva_drive.definition.class_definition import ClassDefinition
 from geneva_drive.definition.collect import collect
+from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.class_options import (
     check_attributes,
@@ -33,6 +34,9 @@ from geneva_drive.models.class_options import (
 __all__ = ["WorkflowMeta"]
 
 META_OPTIONS = ("app_label", "abstract", "verbose_name", "ordering")
+
+LONGEST_LABEL = 150
+"""Characters. What the column of the type holds."""
 
 NEVER_A_STEP = frozenset(
     {
@@ -59,8 +63,11 @@ NEVER_A_STEP = frozenset(
 class WorkflowMeta(ModelBase):
     """The class of ``Workflow`` and of every class derived from it."""
 
+    _geneva: ClassDefinition
+    steps: StepCollection
+
     @classmethod
-    def __prepare__(mcs, name: str, bases: tuple[type, ...], /, **kwargs: Any) -> ClassBody:
+    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **kwargs: Any) -> ClassBody:
         return ClassBody()
 
     def __new__(mcs, name: str, bases: tuple[type, ...], attrs: dict[str, Any], **kwargs: Any) -> Any:
@@ -75,13 +82,19 @@ class WorkflowMeta(ModelBase):
         qualname = attrs.get("__qualname__", name)
         blueprint = Blueprint(name, attrs.get("__module__", "?"), qualname, attrs, bases, ancestors)
         meta = _meta_options(blueprint)
-        label = f"{meta['app_label']}.{name}"
+        is_abstract = meta.pop("abstract", False)
+        app_label = meta.get("app_label") or _app_of(blueprint)
+        label = f"{app_label}.{name}"
+        if len(label) > LONGEST_LABEL:
+            raise blueprint.place.error(
+                f"its type {label!r} is longer than {LONGEST_LABEL} characters. Shorten it."
+            )
         base = workflows[-1]
         check_attributes(blueprint, base)
         collected = collect(
             blueprint,
             reserved=NEVER_A_STEP | set(dir(base)),
-            inherited=[(each, each._geneva.declared) for each in workflows],
+            known={each: each._geneva.declared for each in workflows},
         )
         options = own_job_options(blueprint)
         definition = ClassDefinition(
@@ -93,19 +106,21 @@ class WorkflowMeta(ModelBase):
             own_job_options=options,
             former_types=former_types(blueprint, label),
             may_proceed_without_hero=may_proceed_without_hero(blueprint),
-            is_abstract=meta.pop("abstract"),
+            is_abstract=is_abstract,
             hooks=overridden_hooks(blueprint, base),
             declared=collected.own,
         )
         registry.check(label, definition.former_types, module=blueprint.module, path=blueprint.path)
 
         attrs = collected.body
-        attrs["Meta"] = type("Meta", (), {**meta, "proxy": True, "auto_created": True})
+        attrs["Meta"] = type(
+            "Meta", (), {**meta, "app_label": app_label, "proxy": True, "auto_created": True}
+        )
         attrs["_geneva"] = definition
         attrs["steps"] = definition.steps
         attrs["former_types"] = list(definition.former_types)
         _restore_columns(attrs, ancestors, base)
-        new = _replace_predecessor(mcs, blueprint, attrs, meta["app_label"], kwargs)
+        new = _replace_predecessor(mcs, blueprint, attrs, app_label, kwargs)
         if definition.is_abstract:
             # What Django leaves on a true abstract class, for `class Meta(Base.Meta)`.
             new.Meta = type("Meta", (), meta)
@@ -116,31 +131,29 @@ class WorkflowMeta(ModelBase):
 
 
 def _meta_options(blueprint: Blueprint) -> dict[str, Any]:
-    """Return the options of ``class Meta`` that count, always with app_label and abstract."""
+    """Return the options of ``class Meta``, which are few: the rest belongs to the table."""
     # Without a Meta of its own a class has that of an abstract base, whose abstract is not True any more.
     meta = blueprint.find("Meta")
-    given = (
-        {option: getattr(meta, option) for option in dir(meta) if not option.startswith("_")} if meta else {}
-    )
-    abstract = given.pop("abstract", False)
-    for option, value in given.items():
+    names = [name for name in dir(meta) if not name.startswith("_")] if meta else []
+    options = {name: getattr(meta, name) for name in names}
+    for option, value in options.items():
         if option not in META_OPTIONS:
             raise blueprint.place.error(
-                f"Meta.{option}={value!r} cannot be had: workflow classes share one table. Take it out. Allowed "
-                f"are {', '.join(META_OPTIONS)}."
+                f"Meta.{option}={value!r} cannot be had, for workflow classes share one table. Take it out. "
+                f"Possible are: {', '.join(META_OPTIONS)}."
             )
-    if not isinstance(abstract, bool):
+    if not isinstance(options.get("abstract", False), bool):
+        raise blueprint.place.error(f"Meta.abstract={options['abstract']!r} is neither True nor False.")
+    return options
+
+
+def _app_of(blueprint: Blueprint) -> str:
+    config = apps.get_containing_app_config(blueprint.module)
+    if config is None:
         raise blueprint.place.error(
-            f"Meta.abstract={abstract!r} is neither True nor False. Give one of them."
+            "its module is in no app of INSTALLED_APPS. Set Meta.app_label, or add the app."
         )
-    if given.get("app_label") is None:
-        config = apps.get_containing_app_config(blueprint.module)
-        if config is None:
-            raise blueprint.place.error(
-                "it is not in an app of INSTALLED_APPS. Set Meta.app_label, or add its app to INSTALLED_APPS."
-            )
-        given["app_label"] = config.label
-    return {**given, "abstract": abstract}
+    return config.label
 
 
 def _restore_columns(attrs: dict[str, Any], ancestors: tuple[type, ...], base: type) -> None:

@@ -1,0 +1,149 @@
+"""The declarations in a class body, one for each name, and the body without them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
+from geneva_drive.definition.conditions import DeclaredCondition
+from geneva_drive.definition.durations import checked_duration
+from geneva_drive.definition.steps import DeclaredStep
+
+__all__ = ["Declaration", "declarations_in", "without_declarations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One name that a class body declares as a step or as a condition.
+
+    Attributes
+    ----------
+    series
+        The attribute that declared it together with others, or None.
+    wait
+        For a member of a series, its own wait.
+    follows
+        For a member of a series, the member before it.
+    """
+
+    name: str
+    declared: DeclaredStep | DeclaredCondition
+    series: str | None = None
+    wait: timedelta | None = None
+    follows: str | None = None
+
+    def place(self, owner: str) -> Place:
+        """Return where it is, in a class that declares or inherits it."""
+        kind = "step" if isinstance(self.declared, DeclaredStep) else "cancel_if"
+        return Place(owner, self.name, self.declared.location, kind)
+
+
+def declarations_in(owner: str, body: Mapping[str, Any]) -> Iterator[Declaration]:
+    """Return what a class body declares, in its order. `owner` is whom an error is about."""
+    for name, value in body.items():
+        if isinstance(value, DeclaredStep) and value.waits is not MISSING:
+            yield from _members(Place(owner, name, value.location, "series"), name, value)
+        elif isinstance(value, DeclaredStep | DeclaredCondition):
+            yield Declaration(name, value)
+
+
+def _members(place: Place, name: str, declared: DeclaredStep) -> Iterator[Declaration]:
+    if declared.arguments:
+        surplus = declared.arguments[0]
+        raise place.error(f"{surplus!r} is one argument too many. Give a function and waits=[…].")
+    for option in ("wait", "formerly"):
+        if option in declared.options:
+            given = declared.options[option]
+            raise place.error(f"{option}={given!r} cannot hold for each step of a series. Leave it out.")
+    if isinstance(declared.waits, str | Mapping) or not isinstance(declared.waits, Iterable):
+        raise place.error(f"waits={declared.waits!r} is not a list. Give a list of timedeltas.")
+    # Kept, for it may be an iterator, and every subclass reads it again.
+    declared.waits = tuple(declared.waits)
+    if not declared.waits:
+        raise place.error("waits is empty, which makes no step. Give at least one timedelta.")
+    follows = None
+    for number, wait in enumerate(declared.waits, start=1):
+        try:
+            checked_duration(wait, f"waits[{number - 1}]")
+        except ValueError as error:
+            raise place.error(str(error)) from None
+        member = f"{name}_{number}"
+        yield Declaration(member, declared, series=name, wait=wait, follows=follows)
+        follows = member
+
+
+def without_declarations(
+    blueprint: Blueprint, own: Sequence[Declaration], inherited: Sequence[Declaration]
+) -> dict[str, Any]:
+    """Return the class body with plain functions where declarations were.
+
+    Parameters
+    ----------
+    own
+        The declarations of the body.
+    inherited
+        Those of the ancestors, the nearest one last.
+
+    Raises
+    ------
+    StepConfigurationError
+        A declaration is hidden inside another decorator, or a member of a series takes a name that is taken.
+    """
+    body: dict[str, Any] = {}
+    for name, value in blueprint.body.items():
+        if isinstance(value, DeclaredCondition):
+            if callable(value.test):
+                body[name] = value.test
+        elif isinstance(value, DeclaredStep):
+            if not value.removed and value.waits is MISSING:
+                body[name] = value.function
+        else:
+            _check_for_hidden_declaration(name, value, blueprint)
+            body[name] = value
+    for declaration in own:
+        if declaration.series is not None and isinstance(declaration.declared, DeclaredStep):
+            if declaration.name in blueprint.body:
+                raise declaration.place(blueprint.path).error(
+                    f"series {declaration.series!r} makes it, and the class body declares it too. Rename one."
+                )
+            body[declaration.name] = declaration.declared.function
+    for declaration in reversed(inherited):
+        # A plain mixin had no class to put the functions of its series on.
+        if (
+            declaration.series is not None
+            and isinstance(declaration.declared, DeclaredStep)
+            and declaration.name not in body
+            and blueprint.find(declaration.name) is MISSING
+        ):
+            body[declaration.name] = declaration.declared.function
+    return body
+
+
+def _check_for_hidden_declaration(name: str, value: Any, blueprint: Blueprint) -> None:
+    """Refuse ``@other @step def …``: only the outermost object is seen, so the step would be lost."""
+    inner = value
+    for _ in range(100):  # Whatever pretends to wrap itself ends here.
+        inner = _inside(inner)
+        if isinstance(inner, DeclaredStep | DeclaredCondition):
+            place = Place(blueprint.path, name, inner.location)
+            raise place.error(
+                "another decorator stands above @step or @cancel_if, which hides it. Put it below."
+            )
+        if inner is None:
+            return
+
+
+def _inside(value: Any) -> Any:
+    match value:
+        case type():
+            return None
+        case property():
+            return value.fget
+        case functools.partial() | functools.partialmethod() | functools.cached_property():
+            return value.func
+        case _:
+            return getattr(value, "__wrapped__", None)
