@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
@@ -31,6 +31,7 @@ __all__ = [
     "count_hero_keys",
     "decide_hero_key",
     "declared_kind",
+    "field_family",
     "hero_column",
     "hero_key_kind",
     "json_storage",
@@ -139,7 +140,10 @@ class HeroKeyCount:
 
 
 def _countable_models(using: str) -> Iterator[type[models.Model]]:
-    user_model = get_user_model()
+    try:
+        user_model = get_user_model()
+    except ImproperlyConfigured:  # a project without django.contrib.auth
+        user_model = None
     for model in apps.get_models():
         meta = model._meta
         if meta.proxy or not meta.managed or meta.swapped or meta.app_label == "geneva_drive":
@@ -152,20 +156,28 @@ def _countable_models(using: str) -> Iterator[type[models.Model]]:
             yield model
 
 
+def field_family(field: models.Field[Any, Any], connection: BaseDatabaseWrapper) -> str | None:
+    """Sort a field by the values that it holds: "integer", "uuid", "string", or None for others."""
+    while getattr(field, "remote_field", None):  # a foreign key has the type of what it points to
+        field = field.target_field
+    # Where the database has no uuid type, only the field knows that those characters are a UUID.
+    if isinstance(field, models.UUIDField):
+        return "uuid"
+    return introspection.family(field.db_type(connection))
+
+
 def _model_key(model: type[models.Model], using: str, real: dict[tuple[str, str], str]) -> ModelKey:
     connection = connections[using]
-    key: models.Field = model._meta.pk
-    column = key.column
-    while getattr(key, "remote_field", None):  # a parent link has the type of the parent's key
-        key = key.target_field
-    sql_type, source = (real.get((model._meta.db_table, column)) if column else None), "column"
+    key = model._meta.pk
+    sql_type = real.get((model._meta.db_table, key.column or ""))
+    declared = field_family(key, connection)
     if sql_type is None:
-        sql_type, source = key.db_type(connection), "field"
+        return ModelKey(model._meta.label, declared, key.db_type(connection) or "", "field")
     family = introspection.family(sql_type)
-    # Where the database has no uuid type, only the field knows that those characters are a UUID.
-    if isinstance(key, models.UUIDField) and family != "integer":
+    # char(32), char(36), varchar(36), binary(16): what a UUIDField finds there, it reads as UUIDs.
+    if declared == "uuid" and family != "integer":
         family = "uuid"
-    return ModelKey(model._meta.label, family, sql_type or "", source)
+    return ModelKey(model._meta.label, family, sql_type, "column")
 
 
 def count_hero_keys(using: str) -> HeroKeyCount:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from geneva_drive.models import hero_key_lookups as _lookups  # noqa: F401 - registers them
 from geneva_drive.models.generated import GeneratedKey, active_workflow_field, ongoing_key_field
 from geneva_drive.models.hero_key import HeroKeyField
 from geneva_drive.models.identifiers import IdentifierField

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import BigIntegerField, Case, CharField, F, Field, GeneratedField, Q, UUIDField, Value, When
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    CharField,
+    F,
+    Field,
+    GeneratedField,
+    Q,
+    UUIDField,
+    Value,
+    When,
+)
 from django.db.models.functions import Cast, Concat
 
 from geneva_drive.conf import settings

@@ -24,7 +24,7 @@ _COUNTER_BITS = 42
 
 def _own_uuid7() -> uuid.UUID:
     """Make a UUID of version 7 (RFC 9562, method 1): sorted by time, and within one process by call."""
-    global _last_millisecond, _counter  # noqa: PLW0603 - the order of keys is a property of the process
+    global _last_millisecond, _counter
     random = int.from_bytes(os.urandom(10))
     with _lock:
         millisecond = time.time_ns() // 1_000_000
@@ -53,7 +53,7 @@ def primary_key() -> models.Field[Any, Any]:
     models and migrations agree whatever it says.
     """
     if settings.KEY_TYPE == "bigint":
-        return models.BigAutoField(primary_key=True)
+        return models.BigAutoField(primary_key=True, serialize=False)
     if settings.KEY_TYPE == "uuid":
         # serialize=False as Django itself sets for a primary key in migrations.
         return models.UUIDField(primary_key=True, default=uuid7, serialize=False, editable=False)

@@ -34,7 +34,7 @@ _INTEGERS = range(-(2**63), 2**63)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-class _Refused(Exception):  # noqa: N818 - never leaves this module
+class _Refused(Exception):
     """Carries a reason up through the containers; each adds its part of the path, innermost first."""
 
     def __init__(self, reason: str) -> None:
@@ -115,7 +115,7 @@ def _encode(value: Any, depth: int) -> Any:
 
 
 def _part(key: object) -> str:
-    return f"[{key!r}]" if len(repr(key)) < 80 else f"[{repr(key)[:77]}...]"  # noqa: PLR2004
+    return f"[{key!r}]" if len(repr(key)) < 80 else f"[{repr(key)[:77]}...]"
 
 
 def _encode_items(items: Iterable[tuple[Any, Any]], depth: int) -> Iterable[Any]:
