@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "HERO_KEY_COLUMN",
     "HeroColumn",
     "HeroKeyCount",
     "KINDS",
     "ModelKey",
     "STRING_LENGTH",
-    "WORKFLOW_HERO_COLUMN",
+    "WORKFLOW_TABLE",
     "count_hero_keys",
     "decide_hero_key",
     "declared_kind",
@@ -48,7 +49,8 @@ As wide as a unique ``CharField`` may be on MySQL and MariaDB. In four bytes a c
 bytes of an index key, and 1672 with the type and the content type before it, of 3072 allowed.
 """
 
-WORKFLOW_HERO_COLUMN = ("geneva_drive_workflow", "hero_id")
+WORKFLOW_TABLE = "geneva_drive_workflow"
+HERO_KEY_COLUMN = "hero_id"
 
 _real: dict[tuple[str, str, str, str], str] = {}
 
@@ -159,7 +161,7 @@ def _countable_models(using: str) -> Iterator[type[models.Model]]:
 def field_family(field: models.Field[Any, Any], connection: BaseDatabaseWrapper) -> str | None:
     """Sort a field by the values that it holds: "integer", "uuid", "string", or None for others."""
     while getattr(field, "remote_field", None):  # a foreign key has the type of what it points to
-        field = field.target_field
+        field = field.target_field  # type: ignore[attr-defined]
     # Where the database has no uuid type, only the field knows that those characters are a UUID.
     if isinstance(field, models.UUIDField):
         return "uuid"
@@ -206,7 +208,7 @@ def declared_kind(using: str) -> str:
 
 
 def real_hero_column(
-    connection: BaseDatabaseWrapper, table: str = WORKFLOW_HERO_COLUMN[0], column: str = WORKFLOW_HERO_COLUMN[1]
+    connection: BaseDatabaseWrapper, table: str = WORKFLOW_TABLE, column: str = HERO_KEY_COLUMN
 ) -> HeroColumn | None:
     """Give the hero key column as it is in the database, or None where the table is not made yet."""
     sql_type = _real_type(connection, table, column)
@@ -221,7 +223,7 @@ def real_hero_column(
 
 
 def hero_column(
-    connection: BaseDatabaseWrapper, table: str = WORKFLOW_HERO_COLUMN[0], column: str = WORKFLOW_HERO_COLUMN[1]
+    connection: BaseDatabaseWrapper, table: str = WORKFLOW_TABLE, column: str = HERO_KEY_COLUMN
 ) -> HeroColumn:
     """Give the hero key column: the one that exists, else the one that would be made now.
 
@@ -255,5 +257,5 @@ def json_storage(connection: BaseDatabaseWrapper, table: str, column: str) -> st
     if sql_type is None:
         if connection.vendor == "postgresql":
             return "jsonb"
-        return "json" if connection.vendor == "mysql" and not connection.mysql_is_mariadb else "text"
+        return "json" if connection.vendor == "mysql" and not introspection.is_mariadb(connection) else "text"
     return sql_type if sql_type in ("json", "jsonb") else "text"

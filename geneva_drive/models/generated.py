@@ -45,7 +45,7 @@ class GeneratedKey(StablePath, GeneratedField):
     package supports have stored generated columns.
     """
 
-    def _check_supported(self, databases: Any) -> list[Any]:
+    def _check_supported(self, _databases: Any) -> list[Any]:
         return []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import uuid
 from typing import Any
@@ -25,7 +26,7 @@ def cast_uuid(value: uuid.UUID, connection: BaseDatabaseWrapper) -> str:
     return str(value) if connection.features.has_native_uuid_field else value.hex
 
 
-class HeroKeyField(StablePath, models.Field):
+class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
     """A column for keys of any model: ``bigint``, ``uuid`` or text, the same for all rows.
 
     Which one is decided when the table is made, by the kinds of keys of the installed models, or
@@ -59,7 +60,7 @@ class HeroKeyField(StablePath, models.Field):
         model = getattr(self, "model", None)
         if model is None:
             return columns.hero_column(connection)
-        return columns.hero_column(connection, model._meta.db_table, self.column)
+        return columns.hero_column(connection, model._meta.db_table, self.column or columns.HERO_KEY_COLUMN)
 
     def _plain_field(self, connection: BaseDatabaseWrapper) -> models.Field[Any, Any]:
         column = self.column_on(connection)
@@ -85,7 +86,7 @@ class HeroKeyField(StablePath, models.Field):
             return value
         return self._to_column(value, connection)
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:  # noqa: ARG002
         """Prepare a value to look for. Here the text of a key does too: addresses and forms have text."""
         if value is None:
             return None
@@ -93,10 +94,8 @@ class HeroKeyField(StablePath, models.Field):
         if isinstance(value, str) and kind == "bigint" and _DECIMAL.fullmatch(value):
             value = int(value)
         elif isinstance(value, str) and kind == "uuid":
-            try:
+            with contextlib.suppress(ValueError):
                 value = uuid.UUID(value)
-            except ValueError:
-                pass
         return self._to_column(value, connection)
 
     def _to_column(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
@@ -127,7 +126,7 @@ class HeroKeyField(StablePath, models.Field):
             raise _misfit(value, "a string column: PostgreSQL holds neither NUL nor lone surrogates")
         return text
 
-    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+    def from_db_value(self, value: Any, _expression: Any, connection: BaseDatabaseWrapper) -> Any:
         # Drivers hand out a UUID as text where the type is not native, and MariaDB's where it is.
         if isinstance(value, str) and self.column_on(connection).kind == "uuid":
             return uuid.UUID(value)

@@ -37,6 +37,7 @@ class _Comparable:
         kind = self.lhs.output_field.column_on(connection).kind
         try:
             field = self.rhs.output_field
+            family: str | None
             if isinstance(field, HeroKeyField):
                 family = _FAMILY_OF_KIND[field.column_on(connection).kind]
             else:
@@ -79,7 +80,7 @@ def _selecting_text(query: Query) -> Query:
     copy.combined_queries = tuple(_selecting_text(part) for part in copy.combined_queries)
     if not copy.combined_queries:
         text = models.TextField()
-        copy.select = tuple(Cast(column, text) for column in copy.select)
+        copy.select = tuple(Cast(column, text) for column in copy.select)  # type: ignore[arg-type]
         copy.annotations = {
             name: Cast(annotation, text) if name in copy.annotation_select else annotation
             for name, annotation in copy.annotations.items()

@@ -7,6 +7,8 @@ from typing import Any
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from geneva_drive.models.introspection import is_mariadb
+
 __all__ = ["IdentifierField", "StablePath"]
 
 
@@ -18,7 +20,7 @@ class StablePath:
         return name, f"geneva_drive.models.fields.{type(self).__qualname__}", args, kwargs
 
 
-class IdentifierField(StablePath, models.CharField):
+class IdentifierField(StablePath, models.CharField):  # type: ignore[type-arg]
     """A ``CharField`` that tells "Abc", "ABC" and "Abc " apart.
 
     SQLite and PostgreSQL do so already. The default collations of MySQL and MariaDB do not, and
@@ -29,7 +31,5 @@ class IdentifierField(StablePath, models.CharField):
     def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
         parameters = super().db_parameters(connection)
         if connection.vendor == "mysql":
-            parameters["collation"] = (
-                "utf8mb4_nopad_bin" if connection.mysql_is_mariadb else "utf8mb4_0900_bin"  # type: ignore[attr-defined]
-            )
+            parameters["collation"] = "utf8mb4_nopad_bin" if is_mariadb(connection) else "utf8mb4_0900_bin"
         return parameters

@@ -10,10 +10,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["column_type", "column_types", "family"]
+__all__ = ["column_type", "column_types", "family", "is_mariadb"]
 
 _INTEGERS = re.compile(r"^(tiny|small|medium|big)?(int|integer|serial)\d*\b|^int\d+$")
-_STRINGS = re.compile(r"^(character varying|character|varchar|char|nvarchar|nchar|text|tinytext|mediumtext|longtext|citext|bpchar)\b")
+_STRINGS = re.compile(r"^(character varying|character|n?(var)?char|bpchar|(tiny|medium|long)?text|citext)\b")
 
 # One statement a database, whatever the number of tables: a migration asks for all models at once.
 _POSTGRESQL = """
@@ -61,10 +61,15 @@ def column_types(connection: BaseDatabaseWrapper, tables: Iterable[str]) -> dict
         with connection.make_cursor(connection.create_cursor()) as cursor:
             cursor.execute(sql, batch)
             for table, column, sql_type in cursor.fetchall():
-                if isinstance(sql_type, bytes):
-                    sql_type = sql_type.decode()
-                found[table, column] = sql_type.lower()
+                # MySQL's catalogue gives the type as a blob.
+                text = sql_type.decode() if isinstance(sql_type, bytes) else sql_type
+                found[table, column] = text.lower()
     return found
+
+
+def is_mariadb(connection: BaseDatabaseWrapper) -> bool:
+    """Say whether a connection of Django's MySQL backend is to MariaDB."""
+    return bool(getattr(connection, "mysql_is_mariadb", False))
 
 
 def column_type(connection: BaseDatabaseWrapper, table: str, column: str) -> str | None:

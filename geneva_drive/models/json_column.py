@@ -15,6 +15,7 @@ from geneva_drive import serialization
 from geneva_drive.exceptions import PayloadError
 from geneva_drive.models import columns
 from geneva_drive.models.identifiers import StablePath
+from geneva_drive.models.introspection import is_mariadb
 
 __all__ = ["JSONColumn", "JSONColumnFormField"]
 
@@ -30,18 +31,18 @@ class JSONColumn(StablePath, models.JSONField):
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
-        if connection.vendor == "mysql" and connection.mysql_is_mariadb:  # type: ignore[attr-defined]
+        if is_mariadb(connection):
             return "longtext"  # json is an alias there that adds a CHECK named after the column
         return super().db_type(connection)
 
-    def db_check(self, connection: BaseDatabaseWrapper) -> None:
+    def db_check(self, _connection: BaseDatabaseWrapper) -> None:
         return None
 
     def _storage(self, connection: BaseDatabaseWrapper) -> str:
         model = getattr(self, "model", None)
         if model is None:  # an expression's output
             return "jsonb" if connection.vendor == "postgresql" else "text"
-        return columns.json_storage(connection, model._meta.db_table, self.column)
+        return columns.json_storage(connection, model._meta.db_table, self.column or "")
 
     def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
         if isinstance(value, serialization.Unreadable) and isinstance(value.raw, str):
@@ -51,7 +52,7 @@ class JSONColumn(StablePath, models.JSONField):
             return super().get_db_prep_value(plain, connection, prepared)
         return serialization.to_text(plain)
 
-    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+    def from_db_value(self, value: Any, _expression: Any, connection: BaseDatabaseWrapper) -> Any:
         if value is None:
             return None
         # psycopg hands out json, unlike jsonb, parsed: its strings must not be parsed again.
@@ -62,7 +63,7 @@ class JSONColumn(StablePath, models.JSONField):
         return serialization.loads(value)
 
     def validate(self, value: Any, model_instance: models.Model | None) -> None:
-        super(models.JSONField, self).validate(value, model_instance)  # type: ignore[arg-type]
+        super(models.JSONField, self).validate(value, model_instance)
         try:
             serialization.encode(value, what=self.name or "value")
         except PayloadError as error:

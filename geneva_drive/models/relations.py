@@ -10,7 +10,7 @@ from django.db.models.sql.where import AND
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from django.db.models import Field, Model, QuerySet
+    from django.db.models import Model, QuerySet
     from django.db.models.sql.where import WhereNode
 
 __all__ = ["WorkflowRelation"]
@@ -33,7 +33,7 @@ class WorkflowRelation(GenericRelation):
         kwargs.setdefault("object_id_field", "hero_id")
         super().__init__(to, **kwargs)
 
-    def bulk_related_objects(self, objs: Sequence[Model], using: str = "default") -> QuerySet[Any]:
+    def bulk_related_objects(self, _objs: Sequence[Model], using: str = "default") -> QuerySet[Any]:
         """Give a deletion nothing to cascade to."""
         return self.remote_field.model._base_manager.db_manager(using).none()
 
@@ -41,7 +41,7 @@ class WorkflowRelation(GenericRelation):
     # fails on the first row of another kind. So there are no columns to join by: the whole condition is
     # the "extra restriction", where the comparison is the field's own, with its casts.
 
-    def get_joining_fields(self) -> tuple[()]:
+    def get_joining_fields(self, reverse_join: bool = False) -> tuple[()]:  # noqa: ARG002
         return ()
 
     def get_reverse_joining_fields(self) -> tuple[()]:
@@ -50,7 +50,8 @@ class WorkflowRelation(GenericRelation):
     def get_extra_restriction(self, alias: str | None, remote_alias: str) -> WhereNode:
         condition = super().get_extra_restriction(alias, remote_alias)
         if alias is not None:  # None inside the subquery of an exclude(), which compares by itself
-            hero_id: Field[Any, Any] = self.remote_field.model._meta.get_field(self.object_id_field_name)
-            key = self.model._meta.pk
-            condition.add(hero_id.get_lookup("exact")(hero_id.get_col(remote_alias), key.get_col(alias)), AND)
+            hero_id, key = self.related_fields[0]
+            exact = hero_id.get_lookup("exact")
+            assert exact is not None
+            condition.add(exact(hero_id.get_col(remote_alias), key.get_col(alias)), AND)
         return condition

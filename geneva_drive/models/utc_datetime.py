@@ -15,7 +15,7 @@ from geneva_drive.models.identifiers import StablePath
 __all__ = ["UTCDateTimeField"]
 
 
-class UTCDateTimeField(StablePath, models.DateTimeField):
+class UTCDateTimeField(StablePath, models.DateTimeField):  # type: ignore[type-arg]
     """A ``DateTimeField`` whose column holds UTC, so that differences are elapsed time.
 
     With ``USE_TZ`` on it behaves as a ``DateTimeField``. With ``USE_TZ`` off Django writes local time,
@@ -40,7 +40,7 @@ class UTCDateTimeField(StablePath, models.DateTimeField):
                 return connection.ops.adapt_datetimefield_value(value.replace(tzinfo=None))
         return connection.ops.adapt_datetimefield_value(value)
 
-    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+    def from_db_value(self, value: Any, _expression: Any, connection: BaseDatabaseWrapper) -> Any:
         if not isinstance(value, datetime):
             return value
         if connection.vendor == "postgresql":

@@ -61,17 +61,18 @@ def _unreadable(raw: Any, reason: str, strict: bool) -> Unreadable:
 
 
 def _decode_tag(tag: str, content: Any, strict: bool) -> Any:
-    decoder = _DECODERS.get(tag)
-    if decoder is None:
-        reason = f"A stored value has the type {tag!r}, which this version does not know."
-        return _unreadable({tag: content}, reason, strict)
     try:
-        return decoder(content, strict)
+        if tag in _LEAVES:
+            return _LEAVES[tag](content)
+        if tag in _CONTAINERS:
+            return _CONTAINERS[tag](content, strict)
     except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        if isinstance(error, PayloadError):
+        if isinstance(error, PayloadError):  # a ValueError from further in
             raise
         reason = f"A stored value of the type {tag!r} cannot be read ({error}): {str(content)[:100]}"
-        return _unreadable({tag: content}, reason, strict)
+    else:
+        reason = f"A stored value has the type {tag!r}, which this version does not know."
+    return _unreadable({tag: content}, reason, strict)
 
 
 def _decode_dict(content: Any, strict: bool) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def _split(content: str) -> tuple[str, str]:
     return text, suffix
 
 
-def _decode_datetime(content: str, strict: bool) -> datetime:
+def _decode_datetime(content: str) -> datetime:
     text, suffix = _split(content)
     value = datetime.fromisoformat(text)
     if suffix == "fold=1":
@@ -100,7 +101,7 @@ def _decode_datetime(content: str, strict: bool) -> datetime:
     return value.astimezone(zone)
 
 
-def _decode_time(content: str, strict: bool) -> time:
+def _decode_time(content: str) -> time:
     text, suffix = _split(content)
     value = time.fromisoformat(text)
     if suffix == "fold=1":
@@ -118,7 +119,7 @@ def _zone(key: str) -> tzinfo | None:
         return None  # not on this host: the offset says when it was
 
 
-def _decode_timedelta(content: Any, strict: bool) -> timedelta:
+def _decode_timedelta(content: Any) -> timedelta:
     days, seconds, microseconds = content
     return timedelta(days, seconds, microseconds)
 
@@ -128,17 +129,20 @@ def _decode_model(content: Any, strict: bool) -> ModelReference:
     return ModelReference(label, decode(pk, strict=strict), *alias)
 
 
-_DECODERS: dict[str, Callable[[Any, bool], Any]] = {
+_LEAVES: dict[str, Callable[[Any], Any]] = {
+    "$float": float,
+    "$datetime": _decode_datetime,
+    "$date": date.fromisoformat,
+    "$time": _decode_time,
+    "$timedelta": _decode_timedelta,
+    "$decimal": Decimal,
+    "$uuid": uuid.UUID,
+    "$bytes": lambda content: base64.b64decode(content, validate=True),
+}
+
+_CONTAINERS: dict[str, Callable[[Any, bool], Any]] = {
     "$dict": _decode_dict,
     "$tuple": lambda content, strict: tuple(decode(content, strict=strict)),
     "$set": lambda content, strict: set(decode(content, strict=strict)),
-    "$float": lambda content, strict: float(content),
-    "$datetime": _decode_datetime,
-    "$date": lambda content, strict: date.fromisoformat(content),
-    "$time": _decode_time,
-    "$timedelta": _decode_timedelta,
-    "$decimal": lambda content, strict: Decimal(content),
-    "$uuid": lambda content, strict: uuid.UUID(content),
-    "$bytes": lambda content, strict: base64.b64decode(content, validate=True),
     "$model": _decode_model,
 }

@@ -62,8 +62,8 @@ def dumps(value: Any, *, limit: int | None = None, what: str = "value") -> str:
     text = to_text(encode(value, what=what))
     if limit is not None and len(text) > limit:
         raise PayloadTooLargeError(
-            f"{what} takes {len(text)} bytes as JSON, and at most {limit} are allowed. Keep the data in a model "
-            "of your own, and a reference to it here."
+            f"{what} takes {len(text)} bytes as JSON, and at most {limit} are allowed. Keep the data in a "
+            "model of your own, and a reference to it here."
         )
     return text
 
@@ -106,9 +106,10 @@ def _encode(value: Any, depth: int) -> Any:
     if value is None or value is True or value is False:
         return value
     for cls in type(value).__mro__:
-        encoder = _ENCODERS.get(cls)
-        if encoder is not None:
-            return encoder(value, depth)
+        if cls in _LEAVES:
+            return _LEAVES[cls](value)
+        if cls in _CONTAINERS:
+            return _CONTAINERS[cls](value, depth)
     if isinstance(value, Model):  # by __class__, so that request.user and the like count
         return _encode_model(value, depth)
     raise _Refused(f"{type(value).__qualname__} cannot be stored")
@@ -133,7 +134,7 @@ def _encode_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
         if not isinstance(key, str):
             raise _Refused(f"the key {key!r} is not a string, and JSON has no others")
         try:
-            keys.append(_encode_str(key, depth))
+            keys.append(_encode_str(key))
         except _Refused as refused:
             raise _Refused(f"the key {_part(key)} {refused}") from None
         if len(key.encode()) > MAX_KEY_BYTES:
@@ -158,7 +159,7 @@ def _encode_set(value: set[Any], depth: int) -> Any:
     return {"$set": sorted(_encode_items(((item, item) for item in value), depth + 2), key=to_text)}
 
 
-def _encode_str(value: str, depth: int) -> str:
+def _encode_str(value: str) -> str:
     found = _UNSTORABLE.search(value)
     if found:
         kind = "NUL" if found[0] == "\0" else "a lone surrogate"
@@ -166,13 +167,13 @@ def _encode_str(value: str, depth: int) -> str:
     return str.__str__(value)  # exact, also of a subclass
 
 
-def _encode_int(value: int, depth: int) -> int:
+def _encode_int(value: int) -> int:
     if value not in _INTEGERS:
         raise _Refused("the integer is beyond 64 bits with sign. Store it as text")
     return int.__pos__(value)
 
 
-def _encode_float(value: float, depth: int) -> Any:
+def _encode_float(value: float) -> Any:
     if not math.isfinite(value):
         raise _Refused(f"{value!r} is no JSON")
     text = float.__repr__(value)
@@ -185,17 +186,17 @@ def _zone(value: tzinfo | None) -> str:
     return f"[{value.key}]" if isinstance(value, ZoneInfo) and value.key else ""
 
 
-def _encode_datetime(value: datetime, depth: int) -> Any:
+def _encode_datetime(value: datetime) -> Any:
     fold = "[fold=1]" if value.tzinfo is None and value.fold else ""
     return {"$datetime": datetime.isoformat(value) + _zone(value.tzinfo) + fold}
 
 
-def _encode_time(value: time, depth: int) -> Any:
+def _encode_time(value: time) -> Any:
     fold = "[fold=1]" if value.tzinfo is None and value.fold else ""
     return {"$time": time.isoformat(value) + _zone(value.tzinfo) + fold}
 
 
-def _encode_decimal(value: Decimal, depth: int) -> Any:
+def _encode_decimal(value: Decimal) -> Any:
     if not value.is_finite():
         raise _Refused(f"{value!r} is no number")
     return {"$decimal": Decimal.__str__(value)}
@@ -218,21 +219,24 @@ def _encode_reference(value: ModelReference, depth: int) -> Any:
     return {"$model": [label, _encode(pk, depth + 2), *([alias] if alias else [])]}
 
 
-_ENCODERS: dict[type, Callable[[Any, int], Any]] = {
+_LEAVES: dict[type, Callable[[Any], Any]] = {
     str: _encode_str,
     int: _encode_int,
     float: _encode_float,
+    datetime: _encode_datetime,  # before date in every __mro__
+    date: lambda value: {"$date": date.isoformat(value)},
+    time: _encode_time,
+    timedelta: lambda value: {"$timedelta": [value.days, value.seconds, value.microseconds]},
+    Decimal: _encode_decimal,
+    uuid.UUID: lambda value: {"$uuid": uuid.UUID.__str__(value)},
+    bytes: lambda value: {"$bytes": base64.b64encode(value).decode()},
+    Unreadable: lambda value: value.raw,
+}
+
+_CONTAINERS: dict[type, Callable[[Any, int], Any]] = {
     dict: _encode_dict,
     list: _encode_list,
     tuple: _encode_tuple,
     set: _encode_set,
-    datetime: _encode_datetime,  # before date in every __mro__
-    date: lambda value, depth: {"$date": date.isoformat(value)},
-    time: _encode_time,
-    timedelta: lambda value, depth: {"$timedelta": [value.days, value.seconds, value.microseconds]},
-    Decimal: _encode_decimal,
-    uuid.UUID: lambda value, depth: {"$uuid": uuid.UUID.__str__(value)},
-    bytes: lambda value, depth: {"$bytes": base64.b64encode(value).decode()},
     ModelReference: _encode_reference,
-    Unreadable: lambda value, depth: value.raw,
 }

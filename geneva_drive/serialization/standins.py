@@ -13,7 +13,7 @@ from geneva_drive.exceptions import PayloadError
 __all__ = ["ModelReference", "Unreadable"]
 
 
-class ModelReference(SimpleLazyObject):
+class ModelReference(SimpleLazyObject):  # type: ignore[type-arg]
     """A model instance that is fetched when it is first used.
 
     So a list of rows costs no query for each, and a row that is gone (``DoesNotExist``) or a model that
@@ -45,7 +45,8 @@ class ModelReference(SimpleLazyObject):
 def _fetch(label: str, pk: Any, alias: str | None) -> Model:
     # Not the default manager: it may hide rows.
     manager = apps.get_model(label)._base_manager
-    return (manager.using(alias) if alias else manager).get(pk=pk)
+    instance: Model = (manager.using(alias) if alias else manager).get(pk=pk)
+    return instance
 
 
 class Unreadable:
@@ -64,7 +65,7 @@ class Unreadable:
         object.__setattr__(self, "raw", raw)
         object.__setattr__(self, "reason", reason)
 
-    def _refuse(self, *args: Any) -> NoReturn:
+    def _refuse(self, *_: Any) -> NoReturn:
         raise PayloadError(self.reason)
 
     def __getattr__(self, name: str) -> NoReturn:
