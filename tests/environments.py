@@ -137,7 +137,8 @@ def prepare(folder: Path, interpreter: Interpreter, extras: list[str], django: s
 
 def _try_mysqlclient(folder: Path, python: Path) -> None:
     """It is compiled, so a machine may not be able to install it; the suite then says so at its end."""
-    if _succeeds([str(python), "-c", "import MySQLdb"]):
+    tried_before = _mysqlclient_log().exists()
+    if _succeeds([str(python), "-c", "import MySQLdb"]) or (tried_before and _lacking()):
         return
     print(f"{folder.name}: compiling mysqlclient", flush=True)
     try:
@@ -148,9 +149,13 @@ def _try_mysqlclient(folder: Path, python: Path) -> None:
 
 def mysqlclient_problem() -> str:
     """Why mysqlclient is not there, for people."""
-    lacking = [tool for tool in ("cc", "pkg-config") if shutil.which(tool) is None]
+    lacking = _lacking()
     why = f"no {' and no '.join(lacking)} here" if lacking else f"see {_mysqlclient_log().relative_to(ROOT)}"
     return f"mysqlclient, which has to be compiled, could not be installed ({why})"
+
+
+def _lacking() -> list[str]:
+    return [tool for tool in ("cc", "pkg-config") if shutil.which(tool) is None]
 
 
 def _mysqlclient_log() -> Path:

@@ -40,7 +40,11 @@ def start_postgresql(port: int | None = None) -> PrivateServer:
     port = port or free_port()
     directory = private_directory("postgresql", user)
     log, data = directory / "server.log", directory / "data"
-    run_quietly([initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N"], log, user)
+    run_quietly(
+        [initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"],
+        log,
+        user,
+    )
     command = [postgres, "-D", str(data), "-p", str(port), "-k", str(directory), "-h", "127.0.0.1"]
     for option in ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200"):
         command += ["-c", option]

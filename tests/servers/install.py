@@ -48,13 +48,16 @@ def install() -> None:
         print(f"Installing {', '.join(missing)}", flush=True)
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for command in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
-            subprocess.run(
+            done = subprocess.run(
                 ["apt-get", "-qq", *command],
                 env=quiet,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                check=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                check=False,
             )
+            if done.returncode != 0:
+                sys.exit(f"apt-get {command[0]} failed:\n{done.stdout.decode(errors='replace')}")
     if not (MYSQL_CHROOT / "usr/sbin/mysqld").exists():
         _bootstrap_mysql()
 
