@@ -14,7 +14,7 @@ class GenevaDriveConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from geneva_drive import checks  # noqa: F401, PLC0415 - registers the checks
+        from geneva_drive import checks  # noqa: F401 - registers the checks
 
         # Like admin.py: importing the modules is what makes their classes known.
         autodiscover_modules("workflows")

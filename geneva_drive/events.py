@@ -59,3 +59,8 @@ class Pending:
     def clear(self) -> None:
         """Forget them: their transaction was rolled back and is tried again."""
         self._kept.clear()
+
+    def extend(self, other: Pending) -> None:
+        """Take over what another one kept."""
+        self._kept += other._kept
+        other.clear()

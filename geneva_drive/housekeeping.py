@@ -149,7 +149,9 @@ def _each(rows: Any, column: str) -> Iterator[Any]:
     value = rows.order_by(column).values_list(column, flat=True).first()
     while value is not None:
         yield value
-        value = rows.filter(**{f"{column}__gt": value}).order_by(column).values_list(column, flat=True).first()
+        value = (
+            rows.filter(**{f"{column}__gt": value}).order_by(column).values_list(column, flat=True).first()
+        )
 
 
 def redispatch(using: str, counts: Counts | None = None) -> Counts:
@@ -197,7 +199,9 @@ def clean_up(
             ended = Workflow.objects.using(using).filter(state=state, transitioned_at__lt=before)
             if last is not None:
                 # From where the last batch ended, so that rows that cannot go are passed over once.
-                ended = ended.filter(Q(transitioned_at__gt=last[0]) | Q(transitioned_at=last[0], pk__gt=last[1]))
+                ended = ended.filter(
+                    Q(transitioned_at__gt=last[0]) | Q(transitioned_at=last[0], pk__gt=last[1])
+                )
             batch = list(
                 ended.order_by("transitioned_at", "pk").values_list("transitioned_at", "pk")[
                     : settings.CLEANUP_BATCH_SIZE

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from django.db import DataError, InterfaceError, OperationalError, connections, router, transaction
 from django.db.transaction import TransactionManagementError
@@ -42,7 +43,6 @@ from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
-    from dataclasses import replace  # noqa: F401
     from datetime import datetime
 
 __all__ = ["execute", "give_back", "prepare", "prepare_locked", "run"]
@@ -120,7 +120,10 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
     """Lock, look at the preconditions, mark in progress, commit."""
     # Which workflow it belongs to never changes, so this look needs no lock.
     workflow_id = (
-        StepExecution.objects.using(using).filter(pk=execution_id).values_list("workflow_id", flat=True).first()
+        StepExecution.objects.using(using)
+        .filter(pk=execution_id)
+        .values_list("workflow_id", flat=True)
+        .first()
     )
     if workflow_id is None:
         logger.info("Execution %s is gone; nothing to do.", execution_id)
@@ -137,7 +140,14 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
             return None
         return prepare_locked(workflow, execution, runner, pending)
 
-    prepared = in_transaction(using, work)
+    try:
+        prepared = in_transaction(using, work)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        logger.exception("Execution %s could not be prepared.", execution_id)
+        prepared = None
+        in_transaction(using, lambda: put_off_unprepared(workflow_id, execution_id, error, using, pending))
     pending.send()
     return prepared
 
@@ -154,34 +164,27 @@ def prepare_locked(
         # A message that came early changes nothing; the dispatcher gets it back for its time.
         outbox.send(execution)
         return None
-    try:
-        with transaction.atomic(using=using):
-            return _advance(workflow, execution, runner, now, pending)
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception as error:
-        logger.exception("Execution %s could not be prepared.", execution.pk)
-        return _put_off_unprepared(workflow, execution, error, pending)
+    return _advance(workflow, execution, runner, now, pending)
 
 
-def _put_off_unprepared(
-    workflow: Workflow, execution: StepExecution, error: Exception, pending: Pending
+def put_off_unprepared(
+    workflow_id: Any, execution_id: Any, error: Exception, using: str, pending: Pending
 ) -> None:
     """Defer a row that cannot be prepared like one whose step is unknown: one row stops no worker."""
-    using = alias_of(workflow)
-    fresh = lock_workflow(Workflow, workflow.pk, using)
-    row = lock_execution(fresh, execution.pk) if fresh is not None else None
-    if fresh is None or row is None:
+    pending.clear()
+    workflow = lock_workflow(Workflow, workflow_id, using)
+    execution = lock_execution(workflow, execution_id) if workflow is not None else None
+    if workflow is None or execution is None or execution.state != ExecutionState.SCHEDULED:
         return
     now = clock.now(using)
-    verdict = preconditions.put_off(row, now, error)
-    pending.clear()
+    verdict = preconditions.put_off(execution, now, error)
     if isinstance(verdict, Decision):
-        apply_decision(fresh, row, verdict, now=now, pending=pending)
-        transitions.flush(fresh)
+        apply_decision(workflow, execution, verdict, now=now, pending=pending)
+        transitions.flush(workflow)
     else:
-        transitions.defer(row, now=now, until=verdict.until, error=verdict.error)
-        transitions.flush(row)
+        transitions.defer(execution, now=now, until=verdict.until, error=verdict.error)
+        transitions.flush(execution)
+        outbox.send(execution)
 
 
 def _advance(
@@ -209,9 +212,7 @@ def _advance(
             transitions.flush(execution)
             transitions.flush(workflow)
             pending.add(precondition_checked, workflow, execution=execution, verdict="proceed")
-            return Performance(
-                _fresh(workflow), execution, verdict.definition, token, error=verdict.error
-            )
+            return Performance(_fresh(workflow), execution, verdict.definition, token, error=verdict.error)
         if isinstance(verdict, preconditions.PutOff):
             transitions.defer(execution, now=now, until=verdict.until, error=verdict.error)
             transitions.flush(execution)
@@ -267,13 +268,15 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
         handed = handover.at_once(performance, runner)
         if handed is not None:
             return handed
+    # After an exception nothing is claimed: it is raised to the runner, which must not hold anything then.
+    go_on = ending.error is None
     try:
-        return _finalize(performance, decision, runner)
+        return _finalize(performance, decision, runner, go_on=go_on)
     except DataError:
         if decision.error is None:
             raise
         # A column of fewer characters than Unicode has: better without accents than unrecorded.
-        return _finalize(performance, _in_ascii(decision), runner)
+        return _finalize(performance, _in_ascii(decision), runner, go_on=go_on)
 
 
 def decide(performance: Performance, ending: Ending) -> Decision:
@@ -296,17 +299,17 @@ def decide(performance: Performance, ending: Ending) -> Decision:
 
 
 def _in_ascii(decision: Decision) -> Decision:
-    from dataclasses import replace  # noqa: PLC0415
-
     assert decision.error is not None
     return replace(decision, error=errors.ascii_only(decision.error))
 
 
-def _finalize(performance: Performance, decision: Decision, runner: Runner) -> Performance | None:
+def _finalize(
+    performance: Performance, decision: Decision, runner: Runner, *, go_on: bool
+) -> Performance | None:
     using = alias_of(performance.execution)
     pending = Pending()
 
-    def work(*, go_on: bool = True) -> Performance | None:
+    def work(go_on: bool = go_on) -> Performance | None:
         pending.clear()
         following, fenced = _finalize_locked(performance, decision, runner, pending, go_on=go_on)
         if fenced:
@@ -352,9 +355,9 @@ def _finalize_locked(
 
 def _meanwhile(decision: Decision) -> Decision:
     """The workflow was canceled while the body ran: how the body ended is kept as a note."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    return replace(CANCELED_MEANWHILE, error=decision.error, notes={**decision.notes, "ended_as": decision.state})
+    return replace(
+        CANCELED_MEANWHILE, error=decision.error, notes={**decision.notes, "ended_as": decision.state}
+    )
 
 
 def _report_fenced(performance: Performance, pending: Pending) -> None:
@@ -396,7 +399,7 @@ def _perform_atomic(performance: Performance, runner: Runner) -> tuple[Performan
         _report_fenced(performance, pending)
         pending.send()
         return None, Ending()
-    except BaseException as error:  # noqa: BLE001 - recorded, then raised again
+    except BaseException as error:
         if _is_simulated(error):
             raise
         failed = Ending(error=error)
@@ -446,5 +449,3 @@ def take_back(workflow: Workflow, execution: StepExecution, now: datetime) -> bo
     transitions.flush(workflow)
     pending.send_after_commit(alias_of(workflow))
     return True
-
-

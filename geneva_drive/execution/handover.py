@@ -79,7 +79,11 @@ def at_once(performance: Performance, runner: Runner) -> Performance | None:
         return None
     built.pk, metadata, job_options = row
     built._state.adding = False
-    execution.state, execution.outcome, execution.finished_at = ExecutionState.COMPLETED, Outcome.SUCCESS, moment
+    execution.state, execution.outcome, execution.finished_at = (
+        ExecutionState.COMPLETED,
+        Outcome.SUCCESS,
+        moment,
+    )
     if execution_finalized.receivers:
         execution_finalized.send_robust(type(workflow), workflow=workflow, execution=execution, fenced=False)
     fresh = _successor_instance(workflow, built, moment, metadata, job_options, hero)
@@ -201,5 +205,3 @@ def _successor_instance(
     if hero is not _NoHeroNeeded:
         fresh._state.fields_cache["hero"] = hero
     return fresh
-
-

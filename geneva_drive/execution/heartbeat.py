@@ -105,7 +105,9 @@ class Heartbeat:
         connection = connections[self.using]
         if connection.vendor in clock._EPOCH_SECONDS:
             clock.measure(connection)
-        updated = Process.objects.using(self.using).filter(pk=self.process_id).update(heartbeat_at=self._now())
+        updated = (
+            Process.objects.using(self.using).filter(pk=self.process_id).update(heartbeat_at=self._now())
+        )
         if updated:
             self._last_beat = began
         else:
@@ -163,7 +165,9 @@ _running: dict[str, Heartbeat] = {}
 _running_lock = threading.Lock()
 
 
-def ensure(using: str, kind: str, *, after_beat: Callable[[Heartbeat], None] | None = None) -> Heartbeat | None:
+def ensure(
+    using: str, kind: str, *, after_beat: Callable[[Heartbeat], None] | None = None
+) -> Heartbeat | None:
     """Return this process's heartbeat on ``using``, started if need be.
 
     None inside an atomic block: the row would not be seen by others, and might roll back.

@@ -124,7 +124,9 @@ def _hero_is_missing(workflow: Workflow) -> bool:
 class _read_only:  # noqa: N801 - used as a context manager
     """A savepoint around code that may raise, and a refusal of flow words on the instance."""
 
-    def __init__(self, workflow: Workflow, execution: StepExecution, definition: StepDefinition | None) -> None:
+    def __init__(
+        self, workflow: Workflow, execution: StepExecution, definition: StepDefinition | None
+    ) -> None:
         self._workflow = workflow
         self._execution = execution
         geneva = type(workflow)._geneva
@@ -161,5 +163,5 @@ def put_off(execution: StepExecution, now: datetime, error: Exception) -> PutOff
     if spent >= grace:
         return decide_error(errors.record(error))
     # About twenty looks within the grace, spread so that a crowd of rows does not come back at once.
-    pause = min(grace / 20, timedelta(seconds=15)) * random.uniform(0.5, 1.5)  # noqa: S311
+    pause = min(grace / 20, timedelta(seconds=15)) * random.uniform(0.5, 1.5)
     return PutOff(now + min(pause, grace - spent), errors.record(error))

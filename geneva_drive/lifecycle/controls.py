@@ -91,7 +91,9 @@ def resume_at(workflow: Workflow, step: str, *, by: AbstractBaseUser | str | Non
             )
         stray = lock_active_execution(locked)
         if stray is not None:
-            transitions.end(stray, replace(CANCELED_MEANWHILE, notes={"reason": f"resumed at {step}"}), now=now)
+            transitions.end(
+                stray, replace(CANCELED_MEANWHILE, notes={"reason": f"resumed at {step}"}), now=now
+            )
             transitions.flush(stray)
             transitions.finalized(locked, stray, pending)
         return _go_on_at(locked, definition, now, pending)
@@ -214,7 +216,9 @@ def _actor(by: AbstractBaseUser | str | None) -> str:
 
 
 def _wrong_state(workflow: Workflow, done: str, wanted: str) -> InvalidStateError:
-    return InvalidStateError(f"{workflow} is {workflow.state} and cannot be {done}: only {wanted} workflow can.")
+    return InvalidStateError(
+        f"{workflow} is {workflow.state} and cannot be {done}: only {wanted} workflow can."
+    )
 
 
 def _defined(workflow: Workflow, name: str | None, done: str) -> StepDefinition | None:

@@ -139,4 +139,4 @@ def in_transaction(using: str, work: Callable[[], _T], *, repeatable: bool = Tru
             if lost:
                 connection.close()
             # Full jitter: those that collided once must not meet again.
-            time.sleep(random.uniform(0, min(0.5, 0.005 * 2**attempt)))  # noqa: S311
+            time.sleep(random.uniform(0, min(0.5, 0.005 * 2**attempt)))

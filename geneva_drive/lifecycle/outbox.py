@@ -51,7 +51,9 @@ def _make(path: str, options: tuple[tuple[str, Any], ...]) -> _Dispatcher:
     try:
         dispatcher: _Dispatcher = import_string(path)(**dict(options))
     except (ImportError, TypeError) as error:
-        raise DispatcherError(f"GENEVA_DRIVE['DISPATCHER'] names {path!r}, which cannot be used: {error}") from error
+        raise DispatcherError(
+            f"GENEVA_DRIVE['DISPATCHER'] names {path!r}, which cannot be used: {error}"
+        ) from error
     return dispatcher
 
 
@@ -89,7 +91,8 @@ def dispatch(execution: StepExecution) -> bool:
             )
     except Exception:
         logger.exception(
-            "Execution %s could not be dispatched. It stays due; housekeeping will send it again.", execution.pk
+            "Execution %s could not be dispatched. It stays due; housekeeping will send it again.",
+            execution.pk,
         )
         return False
     return True

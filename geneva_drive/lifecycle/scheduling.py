@@ -55,7 +55,9 @@ def build(
         ``definition`` is a gravestone: nothing ever creates an execution for one.
     """
     if definition.removed:
-        raise StepNotDefinedError(f"{workflow}: {definition.name!r} is a removed step and cannot be scheduled.")
+        raise StepNotDefinedError(
+            f"{workflow}: {definition.name!r} is a removed step and cannot be scheduled."
+        )
     merged = options.merge(type(workflow)._geneva.job_options, workflow.job_options, definition.options)
     due = (base or now) + (wait if wait is not None else merged.get("wait", timedelta(0)))
     not_before = merged.get("wait_until") if wait is None else None

@@ -107,7 +107,9 @@ def save_new(workflow: Workflow, *args: Any, using: str | None = None, **kwargs:
             workflow._state.adding = True
             workflow.pk = key
             raise
-    raise AlreadyOngoingError(f"{cls._geneva.label}: runs for this hero start and end faster than one can join.") from last
+    raise AlreadyOngoingError(
+        f"{cls._geneva.label}: runs for this hero start and end faster than one can join."
+    ) from last
 
 
 def _is_of_the_slot(error: IntegrityError) -> bool:
@@ -161,9 +163,7 @@ def _refuse_former(workflow: Workflow, using: str) -> None:
         raise _already(workflow, existing)
 
 
-def get_or_start(
-    cls: type[_W], hero: models.Model | None, *, using: str, **given: Any
-) -> tuple[_W, bool]:
+def get_or_start(cls: type[_W], hero: models.Model | None, *, using: str, **given: Any) -> tuple[_W, bool]:
     """Return the ongoing run of ``hero``, or start one."""
     if hero is not None:
         probe = cls(hero=hero)
@@ -292,7 +292,11 @@ def _insert(rows: list[_W], at: datetime | None, now: datetime, using: str, pend
     if executions:
         type(executions[0])._base_manager.using(using).bulk_create(executions)
         if any(execution.pk is None for execution in executions):
-            found = type(executions[0])._base_manager.using(using).filter(active_workflow__in=[r.pk for r in rows])
+            found = (
+                type(executions[0])
+                ._base_manager.using(using)
+                .filter(active_workflow__in=[r.pk for r in rows])
+            )
             by_workflow = dict(found.values_list("workflow_id", "pk"))
             for execution in executions:
                 execution.pk = by_workflow[execution.workflow_id]

@@ -192,7 +192,9 @@ def reschedule(execution: StepExecution, *, at: datetime) -> None:
     _change(execution, scheduled_for=clock.local(at), dispatched_at=None)
 
 
-def defer(execution: StepExecution, *, now: datetime, until: datetime, error: ErrorRecord | None = None) -> None:
+def defer(
+    execution: StepExecution, *, now: datetime, until: datetime, error: ErrorRecord | None = None
+) -> None:
     """Put off an execution that this code cannot run."""
     if execution.deferred_since is None:
         _change(execution, deferred_since=clock.local(now))
@@ -201,12 +203,13 @@ def defer(execution: StepExecution, *, now: datetime, until: datetime, error: Er
     reschedule(execution, at=until)
 
 
-
 def note_unknown(execution: StepExecution, *, now: datetime) -> None:
     """Begin the grace of an execution that this code cannot judge."""
     _change(execution, deferred_since=clock.local(now))
 
 
-def finalized(workflow: Workflow, execution: StepExecution, pending: Pending, *, fenced: bool = False) -> None:
+def finalized(
+    workflow: Workflow, execution: StepExecution, pending: Pending, *, fenced: bool = False
+) -> None:
     """Tell the receivers that an execution ended, or that its end came too late."""
     pending.add(execution_finalized, workflow, execution=execution, fenced=fenced)

@@ -1,10 +1,12 @@
 """The tables. Types of keys follow the settings, so the fields that depend on them are made by functions."""
 
+import uuid
+
 import django.db.models.deletion
+from django.db import migrations, models
+
 import geneva_drive.models.fields
 import geneva_drive.models.in_step
-import uuid
-from django.db import migrations, models
 
 
 class Migration(migrations.Migration):

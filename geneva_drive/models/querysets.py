@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
     _W = TypeVar("_W", bound=Workflow, covariant=True)

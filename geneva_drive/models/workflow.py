@@ -27,7 +27,7 @@ from geneva_drive.models.registry import registry
 from geneva_drive.states import ENDED, ONGOING, WorkflowState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -323,7 +323,7 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
 
         Names without rows are left out: an empty dict means that the gravestones can be deleted.
         """
-        from geneva_drive.models.step_execution import StepExecution  # noqa: PLC0415 - that module names this one
+        from geneva_drive.models.step_execution import StepExecution
 
         alias = using or router.db_for_read(StepExecution)
         executions = StepExecution.objects.using(alias)

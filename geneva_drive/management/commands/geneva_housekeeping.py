@@ -1,0 +1,52 @@
+"""One pass of recovery and clean-up: ``manage.py geneva_housekeeping``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections
+
+from geneva_drive.housekeeping import Counts, housekeep
+
+_LABELS = {
+    "recovered": "executions recovered",
+    "redispatched": "executions dispatched again",
+    "processes": "dead processes removed",
+    "workflows": "workflows deleted",
+    "executions": "executions deleted",
+    "operator_actions": "operator actions deleted",
+    "protected": "workflows kept, protected by the project's rows",
+}
+
+
+class Command(BaseCommand):
+    help = (
+        "One pass of everything that keeps workflows moving and tables small: recover what dead processes left, "
+        "dispatch again what is overdue, delete what ended before the retention. Safe to run at any time, beside "
+        "workers and beside itself."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help="Print the counts as one JSON object.")
+        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        using = options["using"]
+        if using is not None and using not in connections:
+            raise CommandError(
+                f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=2
+            )
+
+        def progress(counts: Counts) -> None:
+            self.stderr.write(f"{counts.workflows} workflows deleted so far")
+
+        quiet = options["json"] or options["verbosity"] == 0
+        counts = housekeep(using, progress=None if quiet else progress)
+        if options["json"]:
+            self.stdout.write(json.dumps(counts.as_dict()))
+            return
+        for name, count in counts.as_dict().items():
+            if count or name in ("recovered", "workflows"):
+                self.stdout.write(f"{count} {_LABELS[name]}")

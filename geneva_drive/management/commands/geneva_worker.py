@@ -1,0 +1,83 @@
+"""Run steps: ``manage.py geneva_worker``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections
+
+from geneva_drive.worker import Worker
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0.01 <= number <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.01 and 3600 seconds")
+    return number
+
+
+class Command(BaseCommand):
+    help = (
+        "Run the steps of workflows as they become due. The first SIGTERM or SIGINT finishes the steps in hand "
+        "and exits 0; the second leaves at once, and what was in hand is recovered by another worker."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--queues", help="Comma-separated names; all queues when left out.")
+        parser.add_argument(
+            "--threads", type=_positive, default=1, help="Steps at the same time. Default: 1."
+        )
+        parser.add_argument(
+            "--poll-interval",
+            type=_seconds,
+            default=1.0,
+            metavar="SECONDS",
+            help="Between two looks when nothing wakes it. Default: 1.",
+        )
+        parser.add_argument("--drain", action="store_true", help="Exit when nothing is due.")
+        parser.add_argument("--max-steps", type=_positive, metavar="N", help="Exit after N steps.")
+        parser.add_argument(
+            "--no-listen",
+            action="store_true",
+            help="On PostgreSQL, poll only: for poolers that do not support LISTEN.",
+        )
+        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        using = options["using"]
+        if using is not None and using not in connections:
+            raise CommandError(
+                f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=2
+            )
+        queues = None
+        if options["queues"] is not None:
+            queues = [name.strip() for name in options["queues"].split(",") if name.strip()]
+            if not queues:
+                raise CommandError("--queues names no queue. Leave it out for all queues.", returncode=2)
+        worker = Worker(
+            using=using,
+            queues=queues,
+            threads=options["threads"],
+            poll_interval=options["poll_interval"],
+            drain=options["drain"],
+            max_steps=options["max_steps"],
+            listen=not options["no_listen"],
+        )
+        if options["verbosity"]:
+            woken = "woken by the database" if worker.listen else "polling"
+            self.stdout.write(
+                f"Worker on {worker.using!r}, {', '.join(queues) if queues else 'all queues'}, "
+                f"{worker.threads} thread(s), {woken}. Ctrl-C finishes the steps in hand."
+            )
+        performed = worker.run()
+        if options["verbosity"]:
+            self.stdout.write(f"Worker stopped after {performed} step(s).")

@@ -1,0 +1,152 @@
+"""Claiming is preparing: what a claim returns is in progress, named after this process.
+
+The scan finds candidates through the index of what is due, one queue and priority after the other, so that
+it costs the same with a million rows that are finished, paused or due next month. Then their workflows are
+locked, passing over what others have locked, and each is prepared in a savepoint of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import InterfaceError, OperationalError, connections, transaction
+
+from geneva_drive import clock
+from geneva_drive.events import Pending
+from geneva_drive.execution import executor
+from geneva_drive.execution.performing import Performance
+from geneva_drive.execution.runner import Runner
+from geneva_drive.housekeeping import buckets
+from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
+
+__all__ = ["claim", "is_anything_due"]
+
+logger = logging.getLogger("geneva_drive.worker")
+
+_PAGE = 20
+"""Candidates looked at in one go, beyond what is wanted: others may have taken the first."""
+
+Candidate = tuple[Any, Any]
+
+
+def claim(using: str, queues: list[str] | None, limit: int, runner: Runner) -> list[Performance]:
+    """Claim up to ``limit`` executions that are due, the most urgent first."""
+    claimed: list[Performance] = []
+    for priority, queue in buckets(using, queues):
+        for page in _pages(using, queue, priority, limit):
+            claimed += _claim_of(using, page, limit - len(claimed), runner)
+            if len(claimed) >= limit:
+                return claimed
+    return claimed
+
+
+def is_anything_due(using: str, queues: list[str] | None) -> bool:
+    """Whether a claim may find something now or as soon as others let go of it."""
+    due = StepExecution.objects.using(using).due(clock.now(using))
+    return any(
+        due.filter(queue=queue, priority=priority).exists() for priority, queue in buckets(using, queues)
+    )
+
+
+def _pages(using: str, queue: str, priority: int, limit: int) -> Iterator[list[Candidate]]:
+    """Yield what is due in this bucket, oldest first, until there is nothing more."""
+    rows = StepExecution.objects.using(using).due(clock.now(using)).filter(queue=queue, priority=priority)
+    seen: list[Any] = []
+    since = None
+    while True:
+        page = rows if since is None else rows.filter(scheduled_for__gte=since).exclude(pk__in=seen)
+        found = list(
+            page.order_by("scheduled_for").values_list("pk", "workflow_id", "scheduled_for")[: limit + _PAGE]
+        )
+        if not found:
+            return
+        yield [(pk, workflow_id) for pk, workflow_id, _ in found]
+        # Several rows may be due at the same moment: those of it that were seen are left out by key.
+        last = found[-1][2]
+        seen = [pk for pk, _, moment in found if moment == last] + (seen if since == last else [])
+        since = last
+
+
+def _claim_of(using: str, page: list[Candidate], limit: int, runner: Runner) -> list[Performance]:
+    if connections[using].features.has_select_for_update_skip_locked:
+        return _claim_skipping_locked(using, page, limit, runner)
+    return _claim_one_by_one(using, page, limit, runner)
+
+
+def _claim_skipping_locked(
+    using: str, page: list[Candidate], limit: int, runner: Runner
+) -> list[Performance]:
+    pending = Pending()
+
+    def work() -> list[Performance]:
+        pending.clear()
+        claimed: list[Performance] = []
+        # One by one in the order of urgency: a lock that is not used would keep another worker away.
+        for execution_id, workflow_id in page:
+            if len(claimed) >= limit:
+                break
+            workflow = (
+                Workflow._base_manager.using(using)
+                .defer("ongoing_key")
+                .select_for_update(skip_locked=True)
+                .filter(pk=workflow_id)
+                .first()
+            )
+            if workflow is None:
+                continue
+            performance = _prepare_in_savepoint(workflow, execution_id, runner, pending, using)
+            if performance is not None:
+                claimed.append(performance)
+        return claimed
+
+    claimed = in_transaction(using, work)
+    pending.send()
+    return claimed
+
+
+def _prepare_in_savepoint(
+    workflow: Workflow, execution_id: Any, runner: Runner, pending: Pending, using: str
+) -> Performance | None:
+    execution = lock_execution(workflow, execution_id)
+    if execution is None:
+        return None
+    mine = Pending()
+    try:
+        with transaction.atomic(using=using):
+            performance = executor.prepare_locked(workflow, execution, runner, mine)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        logger.exception("Execution %s could not be prepared.", execution_id)
+        performance = None
+        executor.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
+    pending.extend(mine)
+    return performance
+
+
+def _claim_one_by_one(using: str, page: list[Candidate], limit: int, runner: Runner) -> list[Performance]:
+    """Without SKIP LOCKED: a transaction for each, begun by a write, so that two never claim the same."""
+    claimed: list[Performance] = []
+    for execution_id, workflow_id in page:
+        if len(claimed) >= limit:
+            break
+        pending = Pending()
+
+        def work(
+            execution_id: Any = execution_id, workflow_id: Any = workflow_id, pending: Pending = pending
+        ) -> Performance | None:
+            pending.clear()
+            workflow = lock_workflow(Workflow, workflow_id, using)
+            if workflow is None:
+                return None
+            return _prepare_in_savepoint(workflow, execution_id, runner, pending, using)
+
+        performance = in_transaction(using, work)
+        pending.send()
+        if performance is not None:
+            claimed.append(performance)
+    return claimed

@@ -1,0 +1,326 @@
+"""The loop: claim no more than there are idle threads, run, sleep until woken."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from django.db import InterfaceError, OperationalError, connections, router
+
+from geneva_drive.conf import settings
+from geneva_drive.execution import executor
+from geneva_drive.execution.heartbeat import Heartbeat
+from geneva_drive.execution.recovery import recover_own
+from geneva_drive.execution.runner import Runner
+from geneva_drive.housekeeping import clean_up, recover, redispatch
+from geneva_drive.lifecycle.locking import is_lost_connection
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.worker.claiming import claim, is_anything_due
+from geneva_drive.worker.listening import Listener, can_listen
+from geneva_drive.worker.shutdown import handling_signals
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from geneva_drive.execution.performing import Performance
+    from geneva_drive.models.step_execution import StepExecution
+
+__all__ = ["Worker"]
+
+logger = logging.getLogger("geneva_drive.worker")
+
+_CLEAN_UP_EVERY = 3600.0  # seconds
+_STALE_AFTER = 1.0  # seconds without use after which a connection is tried before a body gets it
+
+
+class Worker:
+    """Runs what is due on some queues of one database.
+
+    Parameters
+    ----------
+    queues
+        Names, or None for all.
+    threads
+        How many bodies run at the same time; each has its own connection.
+    poll_interval
+        Seconds between two looks when nothing wakes it.
+    drain
+        Return when nothing is due.
+    max_steps
+        Return after so many bodies.
+    listen
+        On PostgreSQL, hold a connection that is told at once of what is due. Off for poolers that do not
+        support LISTEN.
+    """
+
+    def __init__(
+        self,
+        *,
+        using: str | None = None,
+        queues: list[str] | None = None,
+        threads: int = 1,
+        poll_interval: float = 1.0,
+        drain: bool = False,
+        max_steps: int | None = None,
+        listen: bool = True,
+    ) -> None:
+        self.using = using or router.db_for_write(Workflow)
+        self.queues = queues
+        self.threads = threads
+        self.poll_interval = poll_interval
+        self.drain = drain
+        self.listen = listen and can_listen(self.using)
+        self.heartbeat = Heartbeat(
+            self.using, "worker", queues=",".join(queues or []), after_beat=_answer
+        )
+        self.performed = 0
+        self._budget = max_steps
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._todo: queue.SimpleQueue[Performance | None] = queue.SimpleQueue()
+        self._busy = 0
+
+    # -- outside
+
+    def run(self) -> int:
+        """Run until stopped, drained or out of budget; return how many bodies were run."""
+        self._start_heartbeat()
+        listener = Listener(self.using, self.queues, self._wake) if self.listen else None
+        pool = [
+            threading.Thread(target=self._run_claimed, name=f"geneva-{number}", daemon=True)
+            for number in range(self.threads)
+        ]
+        keeper = threading.Thread(target=self._keep_house, name="geneva-housekeeping", daemon=True)
+        if listener is not None:
+            listener.start()
+        for thread in (*pool, keeper):
+            thread.start()
+        try:
+            with handling_signals(self.stop, self.heartbeat.mark_dead):
+                self._loop()
+                self._stop_pool(pool)
+        finally:
+            self._stopping.set()
+            if listener is not None:
+                listener.stop()
+            keeper.join(timeout=settings.LEASE.total_seconds())
+            self.heartbeat.stop()
+            connections[self.using].close()
+        return self.performed
+
+    def stop(self) -> None:
+        """Finish the steps in hand, then return from ``run``. May be called from any thread."""
+        self._stopping.set()
+        self._wake.set()
+
+    # -- the loop
+
+    def _start_heartbeat(self) -> None:
+        pause = 0.5
+        while not self._stopping.is_set():
+            try:
+                self.heartbeat.start()
+                return
+            except (OperationalError, InterfaceError) as error:
+                pause = self._wait_for_database(error, pause)
+
+    def _loop(self) -> None:
+        pause = 0.5
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                found = self._claim()
+                if not found and self._is_done():
+                    return
+                pause = 0.5
+            except (OperationalError, InterfaceError) as error:
+                pause = self._wait_for_database(error, pause)
+                continue
+            if not found:
+                self._wake.wait(self.poll_interval)
+
+    def _claim(self) -> int:
+        """Claim for the idle threads; return how many bodies they were given."""
+        with self._lock:
+            idle = self.threads - self._busy
+            if self._budget is not None:
+                idle = min(idle, self._budget)
+        if idle <= 0 or not self.heartbeat.is_alive():
+            return 0
+        claimed = claim(self.using, self.queues, idle, _WorkerRunner(self))
+        for performance in claimed:
+            # Held from here on: no thread has it yet, but this process knows of it.
+            self.heartbeat.hold(performance.token)
+            with self._lock:
+                self._busy += 1
+            self._take_budget()
+            self._todo.put(performance)
+        return len(claimed)
+
+    def _is_done(self) -> bool:
+        with self._lock:
+            if self._busy:
+                return False
+            if self._budget is not None and self._budget <= 0:
+                return True
+        # Nothing that is due may be left, also not what another worker had locked while we looked.
+        return self.drain and not is_anything_due(self.using, self.queues)
+
+    def _take_budget(self) -> bool:
+        with self._lock:
+            if self._budget is None:
+                return True
+            if self._budget <= 0:
+                return False
+            self._budget -= 1
+            return True
+
+    def _return_budget(self) -> None:
+        with self._lock:
+            if self._budget is not None:
+                self._budget += 1
+
+    def _wait_for_database(self, error: Exception, pause: float) -> float:
+        """Let go of a connection that is lost; look again at once the first time, then ever less often."""
+        connection = connections[self.using]
+        lost = is_lost_connection(error, connection)
+        connection.close()
+        logger.warning("The database is out of reach (%s); looking again.", error)
+        if not (lost and pause <= 0.5):
+            self._stopping.wait(pause * random.uniform(0.5, 1))
+        return min(pause * 2, 30.0)
+
+    # -- the threads
+
+    def _run_claimed(self) -> None:
+        used = time.monotonic()
+        while True:
+            performance = self._todo.get()
+            if performance is None:
+                break
+            runner = _WorkerRunner(self)
+            try:
+                if time.monotonic() - used > _STALE_AFTER:
+                    _drop_dead_connections()
+                count = executor.run(performance, runner)
+                self._count(count)
+            except BaseException as error:
+                self._count(1)
+                logger.error(
+                    "Execution %s of workflow %s (%s) failed: %s",
+                    performance.execution.pk,
+                    performance.workflow.pk,
+                    performance.execution.step_name,
+                    error,
+                    exc_info=error,
+                )
+                _drop_dead_connections()
+            finally:
+                self.heartbeat.let_go(performance.token)
+                runner.close()
+                used = time.monotonic()
+                with self._lock:
+                    self._busy -= 1
+                self._wake.set()
+        connections.close_all()
+
+    def _count(self, bodies: int) -> None:
+        with self._lock:
+            self.performed += bodies
+
+    def _stop_pool(self, pool: list[threading.Thread]) -> None:
+        # Claimed and not begun: taken from the queue before a thread can take it.
+        self._stopping.set()
+        while True:
+            try:
+                performance = self._todo.get_nowait()
+            except queue.Empty:
+                break
+            if performance is not None:
+                executor.give_back(performance)
+                self.heartbeat.let_go(performance.token)
+        for _ in pool:
+            self._todo.put(None)
+        for thread in pool:
+            thread.join()
+
+    def _keep_house(self) -> None:
+        every = max(settings.LEASE.total_seconds() / 2, 0.2)
+        cleaned = time.monotonic()
+        # At once when it starts: what a predecessor left behind should not wait.
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            # Workers that started together shall not keep house together.
+            pause = every * random.uniform(0.75, 1.25)
+            try:
+                counts = recover(self.using)
+                redispatch(self.using, counts)
+                if time.monotonic() - cleaned > _CLEAN_UP_EVERY:
+                    cleaned = time.monotonic()
+                    clean_up(self.using, counts)
+                if counts.recovered or counts.workflows:
+                    logger.info("Housekeeping: %s", counts.as_dict())
+                if counts.recovered:
+                    self._wake.set()
+            except Exception:
+                logger.exception("Housekeeping failed; the next round may not.")
+            finally:
+                # The thread's own connection, of no use until the next round.
+                connections.close_all()
+
+
+class _WorkerRunner(Runner):
+    """A chain of steps in one of the worker's threads."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__()
+        self._worker = worker
+        # A step was promised a place in the budget, and is not begun yet.
+        self._promised = False
+
+    def close(self) -> None:
+        """Give back what was promised to a step that did not come."""
+        if self._promised:
+            self._promised = False
+            self._worker._return_budget()
+
+    @property
+    def process_id(self) -> UUID:  # type: ignore[override]
+        return self._worker.heartbeat.process_id
+
+    def may_go_on(self, following: StepExecution, queue: str) -> bool:
+        if not self.may_begin() or not super().may_go_on(following, queue):
+            return False
+        # Asked twice for one step when the short way of handing over gives up: one place all the same.
+        self._promised = self._promised or self._worker._take_budget()
+        return self._promised
+
+    def may_begin(self) -> bool:
+        return not self._worker._stopping.is_set() and self._worker.heartbeat.is_alive()
+
+    def hold(self, token: UUID) -> None:
+        self._promised = False
+        self._worker.heartbeat.hold(token)
+
+    def let_go(self, token: UUID) -> None:
+        self._worker.heartbeat.let_go(token)
+
+
+def _answer(heartbeat: Heartbeat) -> None:
+    recover_own(heartbeat)
+
+
+def _drop_dead_connections() -> None:
+    """Close this thread's connections that a server or a pooler has dropped, before a body gets one."""
+    for connection in connections.all(initialized_only=True):
+        if (
+            connection.connection is not None
+            and not connection.in_atomic_block
+            and not connection.is_usable()
+        ):
+            connection.close()
