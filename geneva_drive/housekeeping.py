@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, router, transaction
@@ -74,7 +75,7 @@ def recover(using: str, counts: Counts | None = None) -> Counts:
                 token,
                 using=using,
                 why=why,
-                still_dead=lambda pid=process_id: _is_dead(using, pid),
+                still_dead=partial(_is_dead, using, process_id),
             )
         counts.processes += _remove_process(using, process_id, dead_before)
     stuck_before = clock.now(using) - settings.STUCK_AFTER
@@ -126,7 +127,7 @@ def _remove_process(using: str, process_id: UUID, dead_before: Any) -> int:
     if in_hand.exists():
         return 0
     gone = Process.objects.using(using).filter(pk=process_id, heartbeat_at__lt=dead_before)
-    return gone._raw_delete(using)  # type: ignore[attr-defined, no-any-return]
+    return gone._raw_delete(using)
 
 
 # -- dispatching again

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -144,10 +145,11 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
         prepared = in_transaction(using, work)
     except (OperationalError, InterfaceError):
         raise
-    except Exception:
+    except Exception as error:
         logger.exception("Execution %s could not be prepared.", execution_id)
         prepared = None
-        in_transaction(using, lambda: put_off_unprepared(workflow_id, execution_id, error, using, pending))
+        put_off = partial(put_off_unprepared, workflow_id, execution_id, error, using, pending)
+        in_transaction(using, put_off)
     pending.send()
     return prepared
 

@@ -7,6 +7,7 @@ import inspect
 import logging
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
@@ -70,7 +71,7 @@ class _Context:
         self._outer_blocks = outer_blocks
         self.in_body = False
 
-    @property
+    @cached_property
     def logger(self) -> logging.LoggerAdapter[Any]:
         extra = {
             "workflow_type": self._workflow.type,
@@ -98,7 +99,7 @@ class _Context:
 
 def _open_blocks() -> dict[str, int]:
     return {
-        connection.alias: len(connection.atomic_blocks)  # type: ignore[attr-defined]
+        connection.alias: len(connection.atomic_blocks)
         for connection in connections.all(initialized_only=True)
     }
 

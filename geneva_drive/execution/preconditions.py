@@ -139,7 +139,7 @@ class _read_only:  # noqa: N801 - used as a context manager
         self._savepoint: Any = transaction.atomic(using=alias_of(workflow)) if reads else nullcontext()
 
     def __enter__(self) -> None:
-        self._workflow._step = _OnlyReading(self._execution)  # type: ignore[assignment]
+        self._workflow._step = _OnlyReading(self._execution)
         self._savepoint.__enter__()
 
     def __exit__(self, *exc: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -49,9 +50,13 @@ def recover_own(heartbeat: Heartbeat) -> int:
                 token,
                 using=using,
                 why="no thread of its own process holds it",
-                still_dead=lambda token=token: token not in heartbeat.held(),
+                still_dead=partial(_not_held, heartbeat, token),
             )
     return recovered
+
+
+def _not_held(heartbeat: Heartbeat, token: UUID | None) -> bool:
+    return token not in heartbeat.held()
 
 
 def recover_one(

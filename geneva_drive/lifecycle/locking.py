@@ -67,12 +67,14 @@ def write_first(model: type[Workflow], pk: Any, using: str) -> None:
 
 def lock_execution(workflow: Workflow, pk: Any) -> StepExecution | None:
     """Lock one execution of a locked workflow and return it as it is now."""
-    return _locked(workflow).filter(pk=pk).first()
+    execution: StepExecution | None = _locked(workflow).filter(pk=pk).first()
+    return execution
 
 
 def lock_active_execution(workflow: Workflow) -> StepExecution | None:
     """Lock the one active execution of a locked workflow."""
-    return _locked(workflow).filter(active_workflow=workflow.pk).first()
+    execution: StepExecution | None = _locked(workflow).filter(active_workflow=workflow.pk).first()
+    return execution
 
 
 def _locked(workflow: Workflow) -> Any:

@@ -26,7 +26,7 @@ __all__ = ["build", "first_step"]
 
 @cache
 def _execution_model() -> type[StepExecution]:
-    return apps.get_model("geneva_drive", "StepExecution")  # type: ignore[return-value]
+    return apps.get_model("geneva_drive", "StepExecution")
 
 
 def build(

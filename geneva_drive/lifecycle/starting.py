@@ -54,7 +54,7 @@ def _fill(workflow: Workflow, now: datetime) -> None:
         workflow.state = WorkflowState.READY
 
 
-def save_new(workflow: Workflow, *args: Any, using: str | None = None, **kwargs: Any) -> None:
+def save_new(workflow: Workflow, *, using: str | None = None) -> None:
     """Write a workflow and its first execution, in one transaction, and dispatch after it.
 
     Raises
@@ -77,7 +77,7 @@ def save_new(workflow: Workflow, *args: Any, using: str | None = None, **kwargs:
         # As new again, also when an earlier try was rolled back.
         workflow._state.adding, workflow.pk = True, key
         _refuse_former(workflow, alias)
-        models.Model.save(workflow, *args, using=alias, **kwargs)
+        models.Model.save(workflow, using=alias, force_insert=True)
         first = scheduling.first_step(workflow)
         if first is not None:
             base = clock.utc(start_at) if start_at is not None else None

@@ -19,7 +19,9 @@ class StepContext(Protocol):
     """What the executor hangs on the instance that a body receives."""
 
     execution: StepExecution
-    logger: logging.LoggerAdapter[Any]
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[Any]: ...
 
     def leave(self, how: str, **arguments: Any) -> NoReturn:
         """Raise the flow control named ``how``, or ``InvalidStateError`` where it would do harm."""

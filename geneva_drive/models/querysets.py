@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-    _W = TypeVar("_W", bound=Workflow, covariant=True)
+    _W_co = TypeVar("_W_co", bound=Workflow, covariant=True)
+    _E_co = TypeVar("_E_co", bound=StepExecution, covariant=True)
 else:
-    _W = TypeVar("_W", bound=models.Model, covariant=True)
+    _W_co = TypeVar("_W_co", bound=models.Model, covariant=True)
+    _E_co = TypeVar("_E_co", bound=models.Model, covariant=True)
 
 __all__ = ["StepExecutionQuerySet", "WorkflowManager", "WorkflowQuerySet"]
 
 
-class WorkflowQuerySet(models.QuerySet[_W]):
+class WorkflowQuerySet(models.QuerySet[_W_co]):
     """One verb per state, ``for_hero()``, and ``hero=`` wherever a look-up is."""
 
     def ongoing(self) -> Self:
@@ -57,12 +60,12 @@ class WorkflowQuerySet(models.QuerySet[_W]):
 
     # A row's class is told by its type, so no look-up may leave the type out.
     def only(self, *fields: Any) -> Self:
-        return super().only(*fields) if fields == (None,) else super().only("type", *fields)
+        return super().only("type", *fields)
 
     def defer(self, *fields: Any) -> Self:
         return super().defer(*(field for field in fields if field != "type"))
 
-    def bulk_create(self, *args: Any, **kwargs: Any) -> list[Any]:
+    def bulk_create(self, *_args: Any, **_options: Any) -> list[Any]:
         raise InvalidStateError(
             f"{self.model.__name__}.objects.bulk_create() would write workflows without their first step. "
             f"Use {self.model.__name__}.start_many(heroes)."
@@ -79,7 +82,7 @@ class WorkflowManager(models.Manager.from_queryset(WorkflowQuerySet)):  # type: 
         return queryset
 
 
-class StepExecutionQuerySet(models.QuerySet["StepExecution"]):
+class StepExecutionQuerySet(models.QuerySet[_E_co]):
     """Raw states as verbs."""
 
     def active(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -19,7 +19,9 @@ from geneva_drive.models.querysets import StepExecutionQuerySet
 from geneva_drive.states import ACTIVE, ExecutionState, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
+
+    from django.db.models.base import ModelBase
 
 __all__ = ["StepExecution"]
 
@@ -109,17 +111,27 @@ class StepExecution(models.Model):
         """Whether the workflow's one active slot is taken by this row."""
         return self.state in ACTIVE
 
-    def save(self, *args: Any, update_fields: Collection[str] | None = None, **kwargs: Any) -> None:
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
         """Write a new row; of an existing one only ``metadata``.
 
         States and times have one writer, and it does not come through here.
         """
         if not self._state.adding:
             allowed = {"metadata"}
-            if update_fields is not None and not set(update_fields) <= allowed:
+            refused = set(update_fields or ()) - allowed
+            if refused:
                 raise InvalidStateError(
-                    f"Step execution {self.pk}: {', '.join(sorted(set(update_fields) - allowed))} cannot be "
+                    f"Step execution {self.pk}: {', '.join(sorted(refused))} cannot be "
                     "saved by hand. Use the workflow's pause(), resume(), resume_at(), skip() or cancel()."
                 )
-            update_fields = list(allowed)
-        super().save(*args, update_fields=update_fields, **kwargs)
+            update_fields = allowed
+        super().save(
+            force_insert=force_insert, force_update=force_update, using=using, update_fields=update_fields
+        )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from django.contrib.auth.models import AbstractBaseUser
+    from django.db.models.base import ModelBase
 
     from geneva_drive.definition.class_definition import ClassDefinition
     from geneva_drive.definition.collection import StepCollection
@@ -54,7 +55,6 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
 
     steps: ClassVar[StepCollection]
     _geneva: ClassVar[ClassDefinition]
-    objects: ClassVar[WorkflowManager]  # type: ignore[assignment]
 
     id = primary_key()
     type = IdentifierField(max_length=150, editable=False)
@@ -117,9 +117,12 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
         return f"{self.type} {self.pk}" + (f" for {hero}" if hero else "")
 
     @classmethod
-    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any]) -> Self:
+    def from_db(
+        cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any
+    ) -> Self:
         """Make an instance of the class that the row's type names."""
-        instance = super().from_db(db, field_names, values)
+        # Keyword arguments: Django 6.1 hands on how related rows are fetched.
+        instance = super().from_db(db, field_names, values, **kwargs)
         known = registry.get(instance.__dict__.get("type", ""))
         if known is not None and known is not type(instance):
             instance.__class__ = known
@@ -203,29 +206,35 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
 
     @classmethod
     def _alias_for(cls, hero: models.Model | None) -> str:
-        return router.db_for_write(Workflow, instance=hero) if hero is not None else router.db_for_write(Workflow)
+        hints = {"instance": hero} if hero is not None else {}
+        return router.db_for_write(Workflow, **hints)
 
-    def save(self, *args: Any, update_fields: Collection[str] | None = None, **kwargs: Any) -> None:
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,  # noqa: ARG002 - a new row is always inserted
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
         """Start a new workflow; of an existing one write ``metadata`` and ``job_options`` only.
 
         States, step names and times have one writer, and a stale instance must not undo it.
         """
         if self._state.adding:
-            starting.save_new(self, *args, **kwargs)
+            starting.save_new(self, using=using)
             return
-        if update_fields is not None and not set(update_fields) <= _SAVEABLE:
+        fields = _SAVEABLE if update_fields is None else frozenset(update_fields)
+        if not fields <= _SAVEABLE:
             raise InvalidStateError(
-                f"{self}: {', '.join(sorted(set(update_fields) - _SAVEABLE))} cannot be saved by hand. Use "
+                f"{self}: {', '.join(sorted(fields - _SAVEABLE))} cannot be saved by hand. Use "
                 "pause(), resume(), resume_at(), skip() or cancel()."
             )
         starting.touch(self)
-        fields = (set(update_fields) | {"updated_at"}) if update_fields is not None else set(_SAVEABLE)
-        super().save(*args, update_fields=fields & self._loaded_fields(), **kwargs)
+        loaded = fields - self.get_deferred_fields()
+        super().save(force_update=force_update, using=using, update_fields=loaded | {"updated_at"})
 
     save.alters_data = True  # type: ignore[attr-defined]
-
-    def _loaded_fields(self) -> set[str]:
-        return {field.attname for field in self._meta.concrete_fields} - self.get_deferred_fields()
 
     # -- by hand
 
@@ -255,9 +264,7 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
         controls.resume(self, by=by, reason=reason)
         return self
 
-    def resume_at(
-        self, step: str, *, by: AbstractBaseUser | str | None = None, reason: str = ""
-    ) -> Self:
+    def resume_at(self, step: str, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
         """Go on from ``step``, now, whatever was scheduled. Deliberately a person's decision.
 
         Raises

@@ -74,9 +74,7 @@ class Worker:
         self.poll_interval = poll_interval
         self.drain = drain
         self.listen = listen and can_listen(self.using)
-        self.heartbeat = Heartbeat(
-            self.using, "worker", queues=",".join(queues or []), after_beat=_answer
-        )
+        self.heartbeat = Heartbeat(self.using, "worker", queues=",".join(queues or []), after_beat=_answer)
         self.performed = 0
         self._budget = max_steps
         self._lock = threading.Lock()

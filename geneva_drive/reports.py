@@ -1,0 +1,142 @@
+"""What is in flight, and what this code would strand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import router
+from django.db.models import Count, Q
+
+from geneva_drive.models.registry import registry
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.states import ACTIVE, ONGOING
+
+if TYPE_CHECKING:
+    from geneva_drive.definition.collection import StepCollection
+
+__all__ = ["RemovedStep", "Undeclared", "removed_steps_in_flight", "undeclared_in_flight"]
+
+
+@dataclass(frozen=True)
+class RemovedStep:
+    """A gravestone and the rows of ongoing workflows that name it.
+
+    Attributes
+    ----------
+    executions
+        Rows of the name, whatever their state.
+    landing
+        Workflows that can still come upon the gravestone: their active execution is of it, or they are
+        pointed at it.
+    """
+
+    type: str
+    step: str
+    executions: int
+    landing: int
+
+    @property
+    def can_be_deleted(self) -> bool:
+        """Whether no row in flight refers to the gravestone any more."""
+        return not self.executions and not self.landing
+
+
+@dataclass(frozen=True)
+class Undeclared:
+    """A step, or with ``step`` None a whole class, that rows in flight name and this code does not.
+
+    Attributes
+    ----------
+    workflows
+        Ongoing workflows that would be stranded: they stand at the step, or are of the class.
+    states
+        The same by state of the workflow.
+    """
+
+    type: str
+    step: str | None
+    workflows: int
+    states: dict[str, int]
+
+
+def _alias(using: str | None) -> str:
+    return using or router.db_for_read(Workflow)
+
+
+def removed_steps_in_flight(using: str | None = None) -> list[RemovedStep]:
+    """Return every gravestone of every class with its rows in flight, in the order of declaration."""
+    alias = _alias(using)
+    found: list[RemovedStep] = []
+    for cls in sorted(registry.all(), key=lambda each: each._geneva.label):
+        names = [step.name for step in cls.steps.removed]
+        if not names:
+            continue
+        labels = [cls._geneva.label, *cls._geneva.former_types]
+        executions = StepExecution.objects.using(alias).in_flight(labels, names)
+        landing = _standing(alias, labels, Q(step_name__in=names), Q(next_step_name__in=names))
+        found.extend(
+            RemovedStep(cls._geneva.label, name, executions.get(name, 0), landing.get(name, 0))
+            for name in names
+        )
+    return found
+
+
+def undeclared_in_flight(using: str | None = None) -> list[Undeclared]:
+    """Return the steps and classes that ongoing workflows stand at and this code does not declare.
+
+    Running this with the new code against the live database tells, before a deploy, what it would strand.
+    """
+    alias = _alias(using)
+    ongoing = Workflow._base_manager.using(alias).filter(state__in=ONGOING)
+    by_type: dict[str, dict[str, int]] = {}
+    for label, state, count in ongoing.order_by("type").values_list("type", "state").annotate(Count("pk")):
+        by_type.setdefault(label, {})[state] = count
+    found: list[Undeclared] = []
+    for label, states in by_type.items():
+        cls = registry.get(label)
+        if cls is None:
+            found.append(Undeclared(label, None, sum(states.values()), states))
+            continue
+        found.extend(_undeclared_steps(alias, label, cls.steps))
+    return found
+
+
+def _undeclared_steps(alias: str, label: str, steps: StepCollection) -> Iterator[Undeclared]:
+    known = [name for step in steps for name in (step.name, *step.formerly)]
+    counts: dict[str, dict[str, int]] = {}
+    for name, state, count in _at_steps(
+        alias, [label], ~Q(step_name__in=known), ~Q(next_step_name__in=known)
+    ):
+        counts.setdefault(name, {}).setdefault(state, 0)
+        counts[name][state] += count
+    for name, states in sorted(counts.items()):
+        yield Undeclared(label, name, sum(states.values()), states)
+
+
+def _standing(alias: str, labels: list[str], active: Q, pointed: Q) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name, _, count in _at_steps(alias, labels, active, pointed):
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _at_steps(alias: str, labels: list[str], active: Q, pointed: Q) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield (step, state, workflows) by where ongoing workflows stand, each workflow once.
+
+    A workflow stands at its active execution's step; without one, at the step that it is pointed at.
+    """
+    executions = StepExecution.objects.using(alias).filter(
+        active, state__in=ACTIVE, workflow__type__in=labels, workflow__state__in=ONGOING
+    )
+    yield from executions.order_by().values_list("step_name", "workflow__state").annotate(Count("pk"))
+    workflows = Workflow._base_manager.using(alias).filter(
+        pointed,
+        type__in=labels,
+        state__in=ONGOING,
+        next_step_name__isnull=False,
+    )
+    without = workflows.exclude(executions__state__in=[str(state) for state in ACTIVE])
+    yield from without.order_by().values_list("next_step_name", "state").annotate(Count("pk"))
