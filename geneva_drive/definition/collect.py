@@ -10,7 +10,8 @@ from geneva_drive.definition.blueprint import Blueprint, Place
 from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.conditions import Condition
 from geneva_drive.definition.declarations import Declaration, declarations_in, without_declarations
-from geneva_drive.definition.defining import define_condition, define_step, with_real_function
+from geneva_drive.definition.defining import define_condition, define_step
+from geneva_drive.definition.order import put_in_order
 from geneva_drive.definition.steps import DeclaredStep, StepDefinition
 
 __all__ = ["LONGEST_STEP_NAME", "Collected", "collect"]
@@ -62,78 +63,59 @@ def collect(
     inherited: list[Declaration] = []
     for ancestor in reversed(blueprint.ancestors):
         inherited += known.get(ancestor) or declarations_in(blueprint.path, vars(ancestor))
-    body = without_declarations(blueprint, own, inherited)
-    finished = replace(blueprint, body=body)
+    finished = replace(blueprint, body=without_declarations(blueprint, own, inherited))
 
-    order: list[StepDefinition] = []
-    conditions: dict[str, Condition] = {}
+    order: list[str] = []
+    effective: dict[str, Declaration] = {}
     for declaration in (*inherited, *own):
-        declared, place = declaration.declared, declaration.place(blueprint.path)
-        _check_name(declaration.name, reserved, place)
-        if isinstance(declared, DeclaredStep):
-            if declaration.name in conditions:
-                raise place.error("the name is that of an inherited @cancel_if. Choose another name.")
-            definition = define_step(declaration, declared, finished, place)
-            _put_in_order(order, definition, place, declaration.follows)
-        else:
-            if any(definition.name == declaration.name for definition in order):
-                raise place.error("the name is that of an inherited step. Choose another name.")
-            conditions[declaration.name] = define_condition(declaration, declared, finished, place)
-    _check_shortened_series(blueprint, own, inherited, order)
-    _check_gravestones(blueprint, own, order)
-    definitions = [with_real_function(definition, finished) for definition in order]
-    _check_former_names(blueprint, definitions)
-    return Collected(StepCollection(definitions), tuple(conditions.values()), body, own)
+        place = declaration.place(blueprint.path)
+        _check_name(declaration, effective.get(declaration.name), reserved, place)
+        effective[declaration.name] = declaration
+        if isinstance(declaration.declared, DeclaredStep):
+            put_in_order(order, declaration, place)
+    # Only what holds in the end is defined: what a subclass replaces may not fit the subclass any more.
+    steps = [define_step(effective[name], finished) for name in order]
+    conditions = [define_condition(each, finished) for name, each in effective.items() if name not in order]
+
+    _check_shortened_series(blueprint, own, inherited, steps)
+    _check_gravestones(blueprint, own, steps)
+    _check_former_names(blueprint, steps)
+    asked = [(each.name, each.skip_if) for each in steps if each.skip_if is not None]
+    asked += [(name, each) for name, each in conditions]
+    for name, condition in asked:
+        if isinstance(condition.test, str) and condition.test in order:
+            # Looking would do the step's work, and that under the lock.
+            raise (
+                effective[name]
+                .place(blueprint.path)
+                .error(f"its condition {condition.test!r} is a step. Name a method that only looks.")
+            )
+    return Collected(StepCollection(steps), tuple(each for _, each in conditions), finished.body, own)
 
 
-def _check_name(name: str, reserved: Collection[str], place: Place) -> None:
+def _check_name(
+    declaration: Declaration, inherited: Declaration | None, reserved: Collection[str], place: Place
+) -> None:
+    name = declaration.name
     if name in reserved or (name.startswith("__") and name.endswith("__")):
         raise place.error(f"the name would hide Workflow.{name}. Choose another name.")
     if len(name) > LONGEST_STEP_NAME:
         raise place.error(f"the name is longer than {LONGEST_STEP_NAME} characters. Shorten it.")
-
-
-def _put_in_order(
-    order: list[StepDefinition], definition: StepDefinition, place: Place, follows: str | None
-) -> None:
-    """Put a step where it belongs.
-
-    That is next to the neighbour that it names, else where its namesake was, else after the member of its
-    series before it, else at the end.
-    """
-    names = [each.name for each in order]
-    namesake = names.index(definition.name) if definition.name in names else None
-    option, neighbour = "after", definition.after
-    if definition.before is not None:
-        option, neighbour = "before", definition.before
-    if neighbour is not None and neighbour not in names:
-        declared = ", ".join(names) or "none"
-        raise place.error(f"{option}={neighbour!r} names no step declared before it. There are: {declared}.")
-    if neighbour == definition.name:
-        raise place.error(f"{option}={neighbour!r} names the step itself. Name another one.")
-    if follows is not None and (neighbour is not None or namesake is None):
-        option, neighbour = "after", follows
-    if namesake is not None and neighbour is None:
-        order[namesake] = definition
-        return
-    if namesake is not None:
-        del order[namesake], names[namesake]
-    if neighbour is None:
-        order.append(definition)
-    else:
-        order.insert(names.index(neighbour) + (option == "after"), definition)
+    if inherited is not None and type(inherited.declared) is not type(declaration.declared):
+        kind = "step" if isinstance(inherited.declared, DeclaredStep) else "@cancel_if"
+        raise place.error(f"the name is that of an inherited {kind}. Choose another name.")
 
 
 def _check_shortened_series(
     blueprint: Blueprint,
     own: Sequence[Declaration],
     inherited: Sequence[Declaration],
-    order: Sequence[StepDefinition],
+    steps: Sequence[StepDefinition],
 ) -> None:
     """Refuse to leave the tail of an inherited series behind, where rows may wait for either code."""
     series = {each.series for each in own if each.series is not None}
     members = {each.name for each in own}
-    runnable = {definition.name for definition in order if definition.is_runnable}
+    runnable = {definition.name for definition in steps if definition.is_runnable}
     for declaration in inherited:
         if declaration.series in series and declaration.name in runnable - members:
             raise declaration.place(blueprint.path).error(
@@ -143,11 +125,11 @@ def _check_shortened_series(
 
 
 def _check_gravestones(
-    blueprint: Blueprint, own: Sequence[Declaration], order: Sequence[StepDefinition]
+    blueprint: Blueprint, own: Sequence[Declaration], steps: Sequence[StepDefinition]
 ) -> None:
     """Refuse a plain method that stands where an inherited gravestone is: nothing would call it."""
     declared = {each.name for each in own}
-    for definition in order:
+    for definition in steps:
         if definition.is_removed and definition.name in blueprint.body.keys() - declared:
             raise Place(blueprint.path, definition.name, definition.location).error(
                 "it is a removed step, and this class defines a plain method of that name, which would never "
@@ -155,10 +137,10 @@ def _check_gravestones(
             )
 
 
-def _check_former_names(blueprint: Blueprint, definitions: Sequence[StepDefinition]) -> None:
-    names = {definition.name for definition in definitions}
+def _check_former_names(blueprint: Blueprint, steps: Sequence[StepDefinition]) -> None:
+    names = {definition.name for definition in steps}
     taken: dict[str, str] = {}
-    for definition in definitions:
+    for definition in steps:
         place = Place(blueprint.path, definition.name, definition.location)
         for old in definition.formerly:
             if old in names:

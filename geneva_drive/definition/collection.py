@@ -63,7 +63,8 @@ class StepCollection:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("The steps of a class cannot be changed after it is made.")
 
-    __delattr__ = None  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("The steps of a class cannot be changed after it is made.")
 
     def __iter__(self) -> Iterator[StepDefinition]:
         return iter(self._by_name.values())

@@ -128,7 +128,7 @@ def _checked_method(name: str, option: str, blueprint: Blueprint, place: Place) 
     if isinstance(method, DeclaredCondition):
         method = method.test
     if isinstance(method, DeclaredStep):
-        raise place.error(f"{option}={name!r} names a step. Name a method that only reads.")
+        raise place.error(f"{option}={name!r} is a step. Name a method that only looks.")
     if method is MISSING:
         raise place.error(f"{option}={name!r} names no method of the class. Define it, or correct the name.")
     if problem := problem_with_function(method, "self"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.conditions import Condition, DeclaredCondition, checked_condition
@@ -11,19 +11,19 @@ from geneva_drive.definition.functions import is_coroutine_function, problem_wit
 from geneva_drive.definition.step_options import checked_step_options
 from geneva_drive.definition.steps import DeclaredStep, StepDefinition
 
-__all__ = ["define_condition", "define_step", "with_real_function"]
+__all__ = ["define_condition", "define_step"]
 
 
-def define_step(
-    declaration: Declaration, declared: DeclaredStep, blueprint: Blueprint, place: Place
-) -> StepDefinition:
-    """Return the step or gravestone that was declared.
+def define_step(declaration: Declaration, blueprint: Blueprint) -> StepDefinition:
+    """Return the step or gravestone that was declared, as it is in the class.
 
     Raises
     ------
     StepConfigurationError
         It was declared in a way that cannot work.
     """
+    declared, place = declaration.declared, declaration.place(blueprint.path)
+    assert isinstance(declared, DeclaredStep)
     if declared.removed:
         _check_gravestone(declared, place)
         return StepDefinition(declaration.name, removed=True, location=declared.location)
@@ -38,11 +38,11 @@ def define_step(
         raise place.error(problem)
     fields = checked_step_options(declared.options, blueprint, place)
     if declaration.wait is not None:
-        fields["wait"] = declaration.wait
-        fields["options"]["wait"] = declaration.wait
+        fields["wait"] = fields["options"]["wait"] = declaration.wait
     return StepDefinition(
         declaration.name,
         function=declaration.name,
+        is_async=is_coroutine_function(_real_function(declaration.name, blueprint, place)),
         resumable=declared.resumable,
         location=declared.location,
         **fields,
@@ -59,29 +59,26 @@ def _check_gravestone(declared: DeclaredStep, place: Place) -> None:
         )
 
 
-def define_condition(
-    declaration: Declaration, declared: DeclaredCondition, blueprint: Blueprint, place: Place
-) -> Condition:
-    """Return the condition that was declared with ``cancel_if``.
-
-    A method is kept by its name, so that a subclass may redefine it.
-    """
-    test = declared.test
-    if declared.options or test is MISSING or isinstance(test, bool):
-        raise place.error("cancel_if takes one callable of the workflow or method's name. Give that alone.")
-    if isinstance(test, str) or not callable(test):
-        return checked_condition(test, "cancel_if", blueprint, place)
-    return checked_condition(declaration.name, "cancel_if", blueprint, place)
-
-
-def with_real_function(definition: StepDefinition, blueprint: Blueprint) -> StepDefinition:
-    """Look at what will be called: the class or a mixin may have redefined the plain method."""
-    if definition.is_removed:
-        return definition
-    function = blueprint.find(definition.name)
+def _real_function(name: str, blueprint: Blueprint, place: Place) -> Any:
+    """Return what will be called, for the class or a mixin may have redefined the plain method."""
+    function = blueprint.find(name)
     if isinstance(function, DeclaredStep):
         function = function.function
     if problem := problem_with_function(function, "self"):
-        place = Place(blueprint.path, definition.name, definition.location)
-        raise place.error(f"{problem} To take the step out, write {definition.name} = removed_step().")
-    return replace(definition, is_async=is_coroutine_function(function))
+        raise place.error(f"{problem} To take the step out, write {name} = removed_step().")
+    return function
+
+
+def define_condition(declaration: Declaration, blueprint: Blueprint) -> tuple[str, Condition]:
+    """Return the name and the condition that was declared with ``cancel_if``.
+
+    A method is kept by its name, so that a subclass may redefine it.
+    """
+    declared, place = declaration.declared, declaration.place(blueprint.path)
+    assert isinstance(declared, DeclaredCondition)
+    test = declared.test
+    if declared.options or test is MISSING or isinstance(test, bool):
+        raise place.error("cancel_if takes one callable of the workflow or method's name. Give that alone.")
+    if callable(test):
+        test = declaration.name
+    return declaration.name, checked_condition(test, "cancel_if", blueprint, place)

@@ -40,12 +40,6 @@ def _checked_flag(value: Any, option: str) -> bool:
     return value
 
 
-def _checked_neighbour(value: Any, option: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{option}={value!r} is not a step's name. Give the name as a text.")
-    return str.__str__(value)
-
-
 def _checked_former_names(value: Any, option: str) -> tuple[str, ...]:
     if isinstance(value, str):
         raise ValueError(f"{option}={value!r} is a text. Give a list of names: {option}=[{value!r}].")
@@ -68,16 +62,15 @@ STEP_OPTIONS: Final[dict[str, Check]] = {
     "wait": _plainly(checked_duration),
     "skip_if": checked_condition,
     "run_if": checked_condition,
-    "before": _plainly(_checked_neighbour),
-    "after": _plainly(_checked_neighbour),
+    # Where they are looked at, in the order of the class, both were found to be a name.
+    "before": _plainly(lambda value, _: value),
+    "after": _plainly(lambda value, _: value),
     "formerly": _plainly(_checked_former_names),
     "atomic": _plainly(_checked_flag),
     "queue": _plainly(checked_queue),
     "priority": _plainly(checked_priority),
     "on_crash": _plainly(_checked_crash_action),
 }
-
-CONTRADICTIONS: Final = (("before", "after"), ("skip_if", "run_if"))
 
 
 def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: Place) -> dict[str, Any]:
@@ -96,11 +89,10 @@ def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: 
             f"{unknown[0]}={given[unknown[0]]!r} is not an option of a step. Options are: {known}."
         )
     written = {option: value for option, value in given.items() if value is not None}
-    for one, other in CONTRADICTIONS:
-        if one in written and other in written:
-            raise place.error(
-                f"{one}={written[one]!r} and {other}={written[other]!r} exclude each other. Keep one of them."
-            )
+    if "skip_if" in written and "run_if" in written:
+        raise place.error(
+            f"skip_if={written['skip_if']!r} and run_if={written['run_if']!r} exclude each other. Keep one."
+        )
     checked = {
         option: STEP_OPTIONS[option](value, option, blueprint, place) for option, value in written.items()
     }
