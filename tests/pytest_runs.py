@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from tests import report
 from tests.environments import ROOT, Environment
-from tests.servers.databases import ALIASES, url_variable
+from tests.servers.databases import ALIASES, run_directory, url_variable
 from tests.servers.find import Server
 from tests.servers.login import drop_databases
 from tests.summary import Done
@@ -86,20 +87,29 @@ def _run(run: Run, notes: Path, extra: list[str]) -> Done:
     if outcome is None or (status not in ENDED_WELL and not outcome.failed):
         done.outcome.failed += 1
         done.problem = f"pytest broke off: {status}"
-    if outcome is None and run.server is not None:
-        drop_databases(
-            run.server.url, [f"test_{run.name}{'' if a == 'default' else f'_{a}'}" for a in ALIASES]
-        )
+    if outcome is None:
+        _clean_up_after(run)
     _show(done, output, "serial tests" if "serial" in extra else "")
     return done
+
+
+def _clean_up_after(run: Run) -> None:
+    """Remove what a run that broke off has left."""
+    shutil.rmtree(run_directory({"GENEVA_TEST_NAME": run.name}), ignore_errors=True)
+    if run.server is not None:
+        stem = f"test_{run.name}"
+        drop_databases(
+            run.server.url, [stem, *(f"{stem}_{alias}" for alias in ALIASES if alias != "default")]
+        )
 
 
 def _interrupt(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         os.killpg(process.pid, signal.SIGINT)
+    deadline = time.monotonic() + INTERRUPTED_SECONDS
     for process in processes:
         try:
-            process.wait(INTERRUPTED_SECONDS)
+            process.wait(max(0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
