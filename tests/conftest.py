@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,8 @@ from tests.servers.databases import run_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parent.parent
 
 DATABASE = os.environ.get("GENEVA_TEST_DATABASE", "sqlite")
 """The database that this run is on: sqlite, postgresql, mysql or mariadb."""
@@ -62,6 +65,7 @@ def child_environment() -> Callable[[], dict[str, str]]:
         return {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "GENEVA_TEST_NAMES": json.dumps(names),
             # A child is no pytest-xdist worker, whatever started it.
             "PYTEST_XDIST_WORKER": "",
