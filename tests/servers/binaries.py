@@ -33,8 +33,13 @@ MYSQL_OPTIONS = (
 )
 
 
-def start_postgresql(port: int | None = None) -> PrivateServer:
-    """A PostgreSQL of our own. Raises ``CannotStart``."""
+UNSAFE_POSTGRESQL = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200")
+
+
+def start_postgresql(
+    port: int | None = None, options: tuple[str, ...] = UNSAFE_POSTGRESQL
+) -> PrivateServer:
+    """A PostgreSQL of our own; a benchmark wants one that syncs. Raises ``CannotStart``."""
     initdb, postgres = _postgresql_binary("initdb"), _postgresql_binary("postgres")
     user = user_for("postgres")
     port = port or free_port()
@@ -46,7 +51,7 @@ def start_postgresql(port: int | None = None) -> PrivateServer:
         user,
     )
     command = [postgres, "-D", str(data), "-p", str(port), "-k", str(directory), "-h", "127.0.0.1"]
-    for option in ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200"):
+    for option in options:
         command += ["-c", option]
     return launch(command, f"postgresql://postgres@127.0.0.1:{port}/", directory, user)
 
