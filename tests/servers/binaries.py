@@ -36,9 +36,7 @@ MYSQL_OPTIONS = (
 UNSAFE_POSTGRESQL = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200")
 
 
-def start_postgresql(
-    port: int | None = None, options: tuple[str, ...] = UNSAFE_POSTGRESQL
-) -> PrivateServer:
+def start_postgresql(port: int | None = None, options: tuple[str, ...] = UNSAFE_POSTGRESQL) -> PrivateServer:
     """A PostgreSQL of our own; a benchmark wants one that syncs. Raises ``CannotStart``."""
     initdb, postgres = _postgresql_binary("initdb"), _postgresql_binary("postgres")
     user = user_for("postgres")
