@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from asgiref.sync import iscoroutinefunction
+
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Location, Place, caller_location
 from geneva_drive.definition.functions import (
-    is_coroutine_function,
     problem_with_function,
     problem_with_signature,
 )
@@ -116,7 +117,7 @@ def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Plac
             f"{option}={value!r} is not a condition. Give a callable of the workflow, a method's name, "
             "True or False."
         )
-    if is_coroutine_function(value):
+    if iscoroutinefunction(value):
         raise place.error(f"{option}={value!r} is async, and conditions are not. Give a plain function.")
     if problem := problem_with_signature(value, "workflow"):
         raise place.error(f"{option}: {problem}")
@@ -133,6 +134,6 @@ def _checked_method(name: str, option: str, blueprint: Blueprint, place: Place) 
         raise place.error(f"{option}={name!r} names no method of the class. Define it, or correct the name.")
     if problem := problem_with_function(method, "self"):
         raise place.error(f"{option}={name!r}: {problem}")
-    if is_coroutine_function(method):
+    if iscoroutinefunction(method):
         raise place.error(f"{option}={name!r} is async, and conditions are not. Make it a plain method.")
     return Condition(name, name=name)

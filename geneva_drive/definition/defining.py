@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
+
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.conditions import Condition, DeclaredCondition, checked_condition
 from geneva_drive.definition.declarations import Declaration
-from geneva_drive.definition.functions import is_coroutine_function, problem_with_function
+from geneva_drive.definition.functions import problem_with_function
 from geneva_drive.definition.step_options import checked_step_options
 from geneva_drive.definition.steps import DeclaredStep, StepDefinition
 
@@ -42,7 +44,7 @@ def define_step(declaration: Declaration, blueprint: Blueprint) -> StepDefinitio
     return StepDefinition(
         declaration.name,
         function=declaration.name,
-        is_async=is_coroutine_function(_real_function(declaration.name, blueprint, place)),
+        is_async=iscoroutinefunction(_real_function(declaration.name, blueprint, place)),
         resumable=declared.resumable,
         location=declared.location,
         **fields,

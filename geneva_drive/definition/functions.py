@@ -14,11 +14,7 @@ if sys.version_info >= (3, 14):
 else:
     _UNEVALUATED: dict[str, Any] = {}
 
-__all__ = ["is_coroutine_function", "problem_with_function", "problem_with_signature"]
-
-
-def is_coroutine_function(function: Any) -> bool:
-    return inspect.iscoroutinefunction(function)
+__all__ = ["problem_with_function", "problem_with_signature"]
 
 
 def problem_with_function(function: Any, *arguments: str) -> str | None:

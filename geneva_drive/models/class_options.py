@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.db import models
 from django.db.models.base import ModelBase
 from django.db.models.manager import BaseManager
@@ -13,7 +14,7 @@ from django.db.models.manager import BaseManager
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.class_definition import HOOKS
 from geneva_drive.definition.conditions import DeclaredCondition
-from geneva_drive.definition.functions import is_coroutine_function, problem_with_function
+from geneva_drive.definition.functions import problem_with_function
 from geneva_drive.definition.options import validate
 from geneva_drive.definition.steps import DeclaredStep
 
@@ -170,7 +171,7 @@ def overridden_hooks(blueprint: Blueprint, base: Any) -> frozenset[str]:
             raise blueprint.place.error(
                 "around_step is a generator, not a context manager. Put @contextlib.contextmanager above it."
             )
-        if is_coroutine_function(function):
+        if iscoroutinefunction(function):
             raise blueprint.place.error(f"{hook} is async, and hooks are not. Make it a plain method.")
         if problem := problem_with_function(function, "self", "execution"):
             raise blueprint.place.error(f"{hook}: {problem}")

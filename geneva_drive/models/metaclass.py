@@ -41,6 +41,7 @@ LONGEST_LABEL = 150
 NEVER_A_STEP = frozenset(
     {
         "Meta",
+        "_state",
         "after_step",
         "around_step",
         "before_step",
@@ -54,10 +55,11 @@ NEVER_A_STEP = frozenset(
         "may_proceed_without_hero",
         "objects",
         "received_signal",
+        "signal",
         "steps",
     }
 )
-"""Names with a meaning of ours, whether or not the base class has such an attribute."""
+"""Names with a meaning of their own, whether or not the base class has such an attribute."""
 
 
 class WorkflowMeta(ModelBase):

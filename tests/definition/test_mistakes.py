@@ -374,9 +374,8 @@ NAMES = {
             *("objects", "executions", "get_state_display", "DoesNotExist", "_meta", "_state"),
             *("before_step", "after_step", "around_step"),
             *("steps", "_geneva", "hero_model", "exception_policies", "former_types"),
-            *("received_signal", "logger", "current_execution", "__init__", "__call__"),
+            *("received_signal", "signal", "logger", "current_execution", "__init__", "__call__"),
         )
-        if name != "_state"  # an attribute of instances alone
     },
 }
 

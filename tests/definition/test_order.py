@@ -113,6 +113,18 @@ ORDERS = {
         """,
         "polls_1 polls_2 polls_3 last",
     ),
+    "a series that is declared again shrinks by gravestones": (
+        """
+        class Parent(Base):
+            polls = step.series(lambda workflow: None, waits=[timedelta(0)] * 3)
+            @step
+            def last(self): ...
+        class Made(Parent):
+            polls = step.series(lambda workflow: None, waits=[timedelta(1)] * 2)
+            polls_3 = removed_step()
+        """,
+        "polls_1 polls_2 polls_3 last",
+    ),
     "a series that is declared again next to another step moves": (
         """
         class Parent(Base):

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from geneva_drive import removed_step, step
 from geneva_drive.definition.steps import StepDefinition
@@ -104,9 +105,14 @@ def test_async_steps_are_told_apart() -> None:
         async def later(self) -> None: ...
 
         @step
+        @sync_to_async
+        def threaded(self) -> None: ...
+
+        @step
         def now(self) -> None: ...
 
     assert Async.steps["later"].is_async
+    assert Async.steps["threaded"].is_async
     assert not Async.steps["now"].is_async
 
 
