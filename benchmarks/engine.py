@@ -1,0 +1,264 @@
+"""What a step costs on PostgreSQL: statements, commits, and steps per second beside a bare psycopg loop.
+
+``python -m benchmarks.engine [--workflows 400] [--repeat 3] [--json]`` starts a PostgreSQL of its own, with
+its default durability, and removes it. Variants are interleaved, so that their ratios hold although the
+machine's speed drifts; figures from different runs do not compare.
+
+Statements and commits are the server's own count (``pg_stat_statements``, ``pg_stat_database``) of what the
+worker's process did between two looks: its polling, heartbeat and housekeeping are in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+
+from tests.servers.binaries import start_postgresql
+
+STEPS = 5
+
+# name -> (workflow class, settings). Each is run by one worker with one thread.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "straight on, no hero": ("Noop", {}),
+    "straight on, hero": ("NoopForHero", {}),
+    "not straight on, no hero": ("Noop", {"STRAIGHT_ON": False}),
+    "not straight on, hero": ("NoopForHero", {"STRAIGHT_ON": False}),
+}
+
+
+def child(kind: str, workflows: int) -> dict[str, Any]:
+    """One process: queue the workflows, then run them; print what it took."""
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+
+    from benchmarks.app import workflows as classes
+    from benchmarks.app.models import Thing
+    from geneva_drive.worker import Worker
+
+    if kind == "migrate":
+        call_command("migrate", run_syncdb=True, verbosity=0)
+        return {}
+    cls = getattr(classes, kind)
+    if cls._geneva.may_proceed_without_hero:
+        for _ in range(workflows):
+            cls.start()
+    else:
+        cls.start_many(Thing.objects.bulk_create([Thing() for _ in range(workflows)]))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        cursor.execute("CHECKPOINT")
+    connection.close()
+    before = counts()
+    cpu, began = time.process_time(), time.monotonic()
+    performed = Worker(drain=True, listen=False).run()
+    seconds, cpu = time.monotonic() - began, time.process_time() - cpu
+    time.sleep(0.5)  # the server adds a session's counts up when it ends
+    after = counts()
+    assert performed == workflows * STEPS, performed
+    return {
+        "steps_s": performed / seconds,
+        "cpu": cpu / seconds,
+        **{key: (after[key] - before[key]) / performed for key in after},
+    }
+
+
+def counts() -> dict[str, int]:
+    """The server's counts, over a connection that is not counted: it looks at another database."""
+    name = os.environ["GENEVA_BENCH_URL"].rsplit("/", 1)[1]
+    with psycopg.connect(os.environ["GENEVA_BENCH_ADMIN"], autocommit=True) as connection:
+        commits = connection.execute(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = %s", [name]
+        ).fetchone()
+        calls = connection.execute(
+            """SELECT coalesce(sum(calls) FILTER (WHERE query !~* '^(begin|commit|savepoint|release)'), 0),
+                      coalesce(sum(calls), 0)
+               FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = %s""",
+            [name],
+        ).fetchone()
+        synced = connection.execute("SELECT wal_sync FROM pg_stat_wal").fetchone()
+    assert commits and calls and synced
+    return {
+        "statements": int(calls[0]),
+        "round_trips": int(calls[1]),
+        "commits": commits[0],
+        "syncs": synced[0],
+    }
+
+
+LOCK_WORKFLOW = "SELECT * FROM geneva_drive_workflow WHERE id = %s FOR UPDATE"
+LOCK_EXECUTION = "SELECT * FROM geneva_drive_stepexecution WHERE workflow_id = %s AND id = %s FOR UPDATE"
+BEGIN_EXECUTION = (
+    "UPDATE geneva_drive_stepexecution SET state = 'in_progress', started_at = now(), attempt_token = %s "
+    "WHERE id = %s"
+)
+BEGIN_WORKFLOW = (
+    "UPDATE geneva_drive_workflow SET state = 'performing', current_step_name = 'one', started_at = now(), "
+    "updated_at = now() WHERE id = %s"
+)
+HAND_OVER = """
+WITH w AS (
+    SELECT id, metadata, job_options FROM geneva_drive_workflow
+    WHERE id = %(workflow)s AND state = 'performing' AND pause_requested_at IS NULL FOR UPDATE
+), d AS (
+    UPDATE geneva_drive_stepexecution AS e SET state = 'completed', outcome = 'success', finished_at = now()
+    FROM w WHERE e.id = %(execution)s AND e.workflow_id = w.id AND e.state = 'in_progress'
+        AND e.attempt_token = %(token)s
+    RETURNING e.workflow_id
+), u AS (
+    UPDATE geneva_drive_workflow AS v
+    SET current_step_name = %(step)s, next_step_name = %(step)s, updated_at = now()
+    FROM d WHERE v.id = d.workflow_id RETURNING v.id
+), i AS (
+    INSERT INTO geneva_drive_stepexecution
+        (workflow_id, step_name, state, queue, priority, scheduled_for, started_at, attempt_token, handed_over,
+         held, iterations, crashes, created_at)
+    SELECT u.id, %(step)s, 'in_progress', 'default', 0, now(), now(), %(following)s, true, false, 0, 0, now()
+    FROM u RETURNING id
+)
+SELECT i.id, w.metadata, w.job_options FROM i, w
+"""
+END_EXECUTION = (
+    "UPDATE geneva_drive_stepexecution SET state = 'completed', outcome = 'success', finished_at = now() "
+    "WHERE id = %s"
+)
+END_WORKFLOW = (
+    "UPDATE geneva_drive_workflow SET state = 'finished', current_step_name = NULL, next_step_name = NULL, "
+    "updated_at = now(), transitioned_at = now() WHERE id = %s"
+)
+
+
+def bare(url: str, workflows: int) -> dict[str, Any]:
+    """The floor: the statements of the variant "straight on, no hero" in a loop of nothing else."""
+    names = ("two", "three", "four", "five")
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT workflow_id, id FROM geneva_drive_stepexecution WHERE state = 'scheduled'"
+        ).fetchall()
+        connection.commit()
+        assert len(rows) == workflows, len(rows)
+        cpu, began = time.process_time(), time.monotonic()
+        cursor = connection.cursor()
+        for workflow, execution in rows:
+            token = uuid4()
+            cursor.execute(LOCK_WORKFLOW, [workflow]).fetchone()
+            cursor.execute(LOCK_EXECUTION, [workflow, execution]).fetchone()
+            cursor.execute(BEGIN_EXECUTION, [token, execution])
+            cursor.execute(BEGIN_WORKFLOW, [workflow])
+            connection.commit()
+            connection.autocommit = True
+            for name in names:
+                following = uuid4()
+                parameters = {
+                    "workflow": workflow,
+                    "execution": execution,
+                    "token": token,
+                    "following": following,
+                    "step": name,
+                }
+                row = cursor.execute(HAND_OVER, parameters).fetchone()
+                assert row is not None
+                execution, token = row[0], following
+            connection.autocommit = False
+            cursor.execute(LOCK_WORKFLOW, [workflow]).fetchone()
+            cursor.execute(LOCK_EXECUTION, [workflow, execution]).fetchone()
+            cursor.execute(END_EXECUTION, [execution])
+            cursor.execute(END_WORKFLOW, [workflow])
+            connection.commit()
+        seconds = time.monotonic() - began
+    steps = workflows * STEPS
+    return {"steps_s": steps / seconds, "cpu": (time.process_time() - cpu) / seconds}
+
+
+def run(workflows: int, repeat: int) -> dict[str, list[dict[str, Any]]]:
+    """Every variant and the floor, interleaved; each on tables of its own."""
+    server = start_postgresql(options=("shared_preload_libraries=pg_stat_statements",))
+    results: dict[str, list[dict[str, Any]]] = {}
+    try:
+        admin = f"{server.url}postgres"
+        with psycopg.connect(admin, autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION pg_stat_statements")
+        for round_ in range(repeat):
+            for number, (name, (kind, settings)) in enumerate(VARIANTS.items()):
+                environment = _database(admin, f"variant_{number}_{round_}", settings)
+                results.setdefault(name, []).append(_in_child(environment, kind, workflows))
+            environment = _database(admin, f"floor_{round_}", {})
+            _queue(environment, workflows)
+            results.setdefault("bare psycopg", []).append(bare(environment["GENEVA_BENCH_URL"], workflows))
+            print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
+    finally:
+        server.stop()
+    return results
+
+
+def _database(admin: str, name: str, settings: dict[str, Any]) -> dict[str, str]:
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "benchmarks.settings",
+        "GENEVA_BENCH_URL": admin.removesuffix("postgres") + name,
+        "GENEVA_BENCH_ADMIN": admin,
+        "GENEVA_BENCH_SETTINGS": json.dumps(settings),
+    }
+    _in_child(environment, "migrate", 0)
+    return environment
+
+
+def _in_child(environment: dict[str, str], kind: str, workflows: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.engine", "--child", kind, "--workflows", str(workflows)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def _queue(environment: dict[str, str], workflows: int) -> None:
+    code = (
+        "import django; django.setup()\n"
+        "from benchmarks.app.workflows import Noop\n"
+        f"[Noop.start() for _ in range({workflows})]"
+    )
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--workflows", type=int, default=400, help="Of five steps each. Default: 400.")
+    parser.add_argument("--repeat", type=int, default=3, help="Rounds; the median is shown. Default: 3.")
+    parser.add_argument("--json", action="store_true", help="Print every round as JSON.")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(child(options.child, options.workflows)))
+        return
+    results = run(options.workflows, options.repeat)
+    if options.json:
+        print(json.dumps(results))
+        return
+    floor = statistics.median(each["steps_s"] for each in results["bare psycopg"])
+    columns = ("steps_s", "cpu", "statements", "round_trips", "commits", "syncs")
+    print(f"{'per step':28}" + "".join(f"{name:>12}" for name in columns) + f"{'of the floor':>14}")
+    for name, rounds in results.items():
+        values = [
+            f"{statistics.median(each[column] for each in rounds):12.2f}" if column in rounds[0] else f"{'':12}"
+            for column in columns
+        ]
+        share = statistics.median(each["steps_s"] for each in rounds) / floor
+        print(f"{name:28}" + "".join(values) + f"{share:13.0%}")
+
+
+if __name__ == "__main__":
+    main()
