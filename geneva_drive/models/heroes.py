@@ -4,45 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.contrib.contenttypes.fields import GenericForeignKey
 from django.contrib.contenttypes.models import ContentType
 from django.db import models
 from django.db.models import Q
 
-from geneva_drive.exceptions import HeroError, HeroKeyError, HeroModelGone, HeroRequiredError
+from geneva_drive.exceptions import HeroError, HeroKeyError, HeroRequiredError
+from geneva_drive.models.hero_foreign_key import HeroForeignKey
 
 if TYPE_CHECKING:
     from geneva_drive.models.workflow import Workflow
 
 __all__ = ["HeroForeignKey", "check_hero", "hero_filter", "hero_label"]
-
-
-class HeroForeignKey(GenericForeignKey):
-    """A generic foreign key that tells a model that is gone from a row that is gone.
-
-    A missing row is ``None``. A missing model raises ``HeroModelGone``: nobody can know whether the
-    row is still there.
-    """
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        if value is not None and not isinstance(value, models.Model):
-            raise HeroKeyError(f"The hero must be a model instance or None, not {value!r}.")
-        super().__set__(instance, value)
-
-    def __get__(self, instance: Any, cls: Any = None) -> Any:
-        if instance is None:
-            return self
-        if getattr(instance, self.ct_field + "_id") is not None and not self.is_cached(instance):
-            content_type = self.get_content_type(
-                id=getattr(instance, self.ct_field + "_id"), using=instance._state.db
-            )
-            if content_type.model_class() is None:
-                raise HeroModelGone(
-                    f"Workflow {instance.pk}: its hero is a {content_type.app_label}.{content_type.model} with "
-                    f"the key {getattr(instance, self.fk_field)!r}, and that model is not installed. If it was "
-                    "renamed or moved, migrate its content type."
-                )
-        return super().__get__(instance, cls)
 
 
 def hero_content_type(hero: models.Model, using: str) -> ContentType:
