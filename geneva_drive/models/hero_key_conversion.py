@@ -1,0 +1,216 @@
+"""Changing the type of the hero key column, without losing a row or making two heroes one."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.contenttypes.models import ContentType
+from django.db import connections, models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from geneva_drive.exceptions import HeroKeyError
+from geneva_drive.models import columns
+from geneva_drive.models.hero_key import HeroKeyField, cast_uuid
+from geneva_drive.models.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+__all__ = ["Examination", "Misfit", "convert", "examine"]
+
+_BATCH = 20_000  # rows
+_SHOWN = 20  # misfits kept for the message; all are counted
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+_FAMILY = {"bigint": "integer", "uuid": "uuid"}
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A workflow whose hero key another kind of column cannot hold."""
+
+    workflow: str
+    hero: str
+    reason: str
+
+
+@dataclass
+class Examination:
+    """What a conversion would meet: rows looked at, and those that forbid it."""
+
+    source: str
+    target: str
+    rows: int = 0
+    misfit_count: int = 0
+    misfits: list[Misfit] = field(default_factory=list)
+
+
+def examine(using: str, target: str, progress: Callable[[int, int], None] | None = None) -> Examination:
+    """Look at every row with a hero. Changes nothing.
+
+    Parameters
+    ----------
+    target
+        "bigint", "uuid" or "string".
+    progress
+        Called with the rows looked at and the rows in all, after each batch.
+    """
+    connection = connections[using]
+    result = Examination(columns.hero_key_kind(using), target)
+    with_hero = Workflow._base_manager.using(using).filter(hero_id__isnull=False)
+    total = with_hero.count()
+    # By ranges of keys: no server-side cursor has to outlive a statement.
+    page = with_hero.order_by("pk").values_list("pk", "hero_type_id", "hero_id")
+    last: Any = None
+    while True:
+        batch = list((page if last is None else page.filter(pk__gt=last))[:_BATCH])
+        if not batch:
+            return result
+        last = batch[-1][0]
+        result.rows += len(batch)
+        for pk, content_type_id, key in batch:
+            reason = _obstacle(key, content_type_id, target, connection)
+            if reason:
+                result.misfit_count += 1
+                if len(result.misfits) < _SHOWN:
+                    label = _content_type(content_type_id, using)
+                    result.misfits.append(Misfit(str(pk), f"{label} {key!r}", reason))
+        if progress is not None:
+            progress(result.rows, total)
+
+
+def _content_type(content_type_id: int | None, using: str) -> str:
+    if content_type_id is None:
+        return "a hero without a type"
+    content_type = ContentType.objects.db_manager(using).get_for_id(content_type_id)
+    return f"{content_type.app_label}.{content_type.model}"
+
+
+def _obstacle(
+    key: Any, content_type_id: int | None, target: str, connection: BaseDatabaseWrapper
+) -> str | None:
+    """Say why a key does not survive the conversion, or None if it comes back as it was."""
+    if target == "string":
+        return None  # integers and UUIDs become the text that a string column holds for them
+    if isinstance(key, str):
+        # Only text that the target would give back letter for letter. Else two heroes may become one:
+        # "7" and "07", or a UUID in upper and in lower case.
+        if target == "bigint":
+            fits = _DECIMAL.fullmatch(key) is not None and -(2**63) <= int(key) < 2**63
+        else:
+            fits = _is_cast_uuid(key, connection)
+        if not fits:
+            return f"is not the text of a {target}"
+        return _obstacle_of_model(content_type_id, target, connection)
+    if target == "bigint":
+        return None if isinstance(key, int) else "is no integer"
+    return None if isinstance(key, uuid.UUID) else "is no UUID"
+
+
+def _is_cast_uuid(key: str, connection: BaseDatabaseWrapper) -> bool:
+    try:
+        return cast_uuid(uuid.UUID(key), connection) == key
+    except ValueError:
+        return False
+
+
+def _obstacle_of_model(
+    content_type_id: int | None, target: str, connection: BaseDatabaseWrapper
+) -> str | None:
+    """A hero whose own key is text would not be found again by an integer or a UUID."""
+    if content_type_id is None:
+        return None
+    content_type = ContentType.objects.db_manager(connection.alias).get_for_id(content_type_id)
+    model = content_type.model_class()
+    if model is None:
+        return None  # not installed any more: the value alone has to do
+    family = columns.field_family(model._meta.pk, connection)
+    return None if family == _FAMILY[target] else f"belongs to a model whose keys are {family or 'neither'}"
+
+
+def convert(using: str, target: str, progress: Callable[[int, int], None] | None = None) -> Examination:
+    """Change the column's type, under a lock of the whole table.
+
+    Processes remember the kind of the column: restart workers and servers afterwards.
+
+    Raises
+    ------
+    HeroKeyError
+        A row forbids it. Nothing was changed.
+    """
+    connection = connections[using]
+    source = columns.hero_key_kind(using)
+    with _locked(connection), connection.schema_editor() as editor:
+        if connection.vendor == "sqlite":
+            # The transaction begins with a write, so that nobody else writes before it ends.
+            editor.execute(f"UPDATE {editor.quote_name(columns.WORKFLOW_TABLE)} SET type = type WHERE 1 = 0")
+        elif connection.vendor == "postgresql":
+            editor.execute(f"LOCK TABLE {editor.quote_name(columns.WORKFLOW_TABLE)} IN ACCESS EXCLUSIVE MODE")
+        examination = examine(using, target, progress)
+        if examination.misfit_count:
+            raise HeroKeyError(
+                f"{examination.misfit_count} of {examination.rows} heroes do not survive a conversion of the "
+                f"column from {source} to {target}."
+            )
+        _alter(editor, source, target)
+    columns.reset(using)
+    return examination
+
+
+@contextmanager
+def _locked(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """On MySQL and MariaDB: keep the table from changing between the examination and the ALTER."""
+    if connection.vendor != "mysql":
+        yield
+        return
+    quote = connection.ops.quote_name
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"LOCK TABLES {quote(columns.WORKFLOW_TABLE)} WRITE, {quote(ContentType._meta.db_table)} READ"
+        )
+        try:
+            yield
+        finally:
+            cursor.execute("UNLOCK TABLES")
+
+
+def _alter(editor: BaseDatabaseSchemaEditor, source: str, target: str) -> None:
+    generated = [f for f in Workflow._meta.local_fields if isinstance(f, models.GeneratedField)]
+    names = {f.name for f in generated}
+    constraints = [
+        constraint
+        for constraint in Workflow._meta.constraints
+        if isinstance(constraint, models.UniqueConstraint) and names & set(constraint.fields)
+    ]
+    # PostgreSQL refuses to alter a column that a generated column uses; the others do not.
+    detach = editor.connection.vendor == "postgresql"
+    if detach:
+        for constraint in constraints:
+            editor.remove_constraint(Workflow, constraint)
+        for column in generated:
+            editor.remove_field(Workflow, column)
+    # Integers and UUIDs have no cast to each other; every row is NULL then, and text has both.
+    route = [source, target] if "string" in (source, target) else [source, "string", target]
+    for before, after in pairwise(route):
+        # The kinds are spelled out: alter_field compares the fields' arguments, and does nothing if equal.
+        editor.alter_field(Workflow, _field(before), _field(after))
+    if detach:
+        for column in generated:
+            editor.add_field(Workflow, column)
+        for constraint in constraints:
+            editor.add_constraint(Workflow, constraint)
+
+
+def _field(kind: str) -> HeroKeyField:
+    original = Workflow._meta.get_field("hero_id")
+    assert isinstance(original, HeroKeyField)
+    copy = HeroKeyField(kind=kind, null=original.null, blank=original.blank)
+    copy.set_attributes_from_name(columns.HERO_KEY_COLUMN)
+    copy.model = Workflow
+    return copy
