@@ -1,0 +1,1 @@
+"""A small shop, to see geneva_drive at work: ``make demo``."""

@@ -1,0 +1,121 @@
+"""Shows what workflows do: a live table on a terminal, a line for each event anywhere else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from geneva_drive import StepExecution, Workflow
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Display", "History", "Titles", "display", "histories"]
+
+History = list[StepExecution]
+Titles = dict[int, tuple[str, str]]
+"""By the workflow's key: a short name, and what is special about it."""
+
+MARKS = {
+    "scheduled": "[dim]… {}[/dim]",
+    "in_progress": "[cyan]▶ {}[/cyan]",
+    "completed": "[green]✓ {}[/green]",
+    "skipped": "[dim]↷ {}[/dim]",
+    "canceled": "[yellow]✗ {}[/yellow]",
+    "failed": "[red]✗ {}[/red]",
+}
+STATES = {"finished": "green", "canceled": "yellow", "paused": "red", "performing": "cyan", "ready": "white"}
+
+
+class Display(Protocol):
+    """Where the demo tells what it sees."""
+
+    def __enter__(self) -> Display: ...
+    def __exit__(self, *exc: object) -> None: ...
+    def say(self, text: str) -> None: ...
+    def show(self, seen: dict[Workflow, History]) -> None: ...
+
+
+def histories(keys: Iterable[int]) -> dict[Workflow, History]:
+    """Read the workflows as they are now, each with its step executions, in two queries."""
+    rows = Workflow.objects.filter(pk__in=list(keys)).order_by("pk").prefetch_related("executions")
+    return {row: sorted(row.executions.all(), key=lambda execution: execution.pk) for row in rows}
+
+
+def display(titles: Titles) -> Display:
+    """Choose by what standard output is."""
+    if sys.stdout.isatty():
+        try:
+            return _Live(titles)
+        except ImportError:  # rich is in the extra `demo`
+            pass
+    return _Plain(titles)
+
+
+class _Plain:
+    def __init__(self, titles: Titles) -> None:
+        self._titles = titles
+        self._told: dict[int, str] = {}
+        self._ended: set[int] = set()
+        self._began = time.monotonic()
+
+    def __enter__(self) -> _Plain:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
+    def show(self, seen: dict[Workflow, History]) -> None:
+        for workflow, history in seen.items():
+            name = self._titles[workflow.pk][0]
+            for execution in history:
+                if self._told.get(execution.pk) != execution.state:
+                    self._told[execution.pk] = execution.state
+                    self._line(f"{name}: {execution.step_name} {execution.get_state_display()}")
+            if workflow.is_ended and workflow.pk not in self._ended:
+                self._ended.add(workflow.pk)
+                self._line(f"{name}: {workflow.get_state_display().upper()}")
+
+    def _line(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began:5.1f} s  {text}", flush=True)
+
+
+class _Live:
+    def __init__(self, titles: Titles) -> None:
+        from rich.live import Live
+
+        self._titles = titles
+        self._live = Live(auto_refresh=False)
+
+    def __enter__(self) -> _Live:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        from rich.markup import escape
+
+        self._live.console.print(escape(text), highlight=False)
+
+    def show(self, seen: dict[Workflow, History]) -> None:
+        self._live.update(self._table(seen), refresh=True)
+
+    def _table(self, seen: dict[Workflow, History]) -> Table:
+        from rich.table import Table
+
+        table = Table("workflow", "state", "steps", expand=True)
+        table.columns[2].ratio = 1
+        for workflow, history in seen.items():
+            color = STATES[workflow.state]
+            steps = "  ".join(MARKS[execution.state].format(execution.step_name) for execution in history)
+            table.add_row(
+                self._titles[workflow.pk][0], f"[{color}]{workflow.get_state_display()}[/{color}]", steps
+            )
+        return table

@@ -1,0 +1,21 @@
+"""Django's commands for the shop: ``python example_project/manage.py runserver``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    # The folder above, in place of this script's own: the package is `example_project`, from anywhere.
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
+
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

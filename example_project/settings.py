@@ -1,0 +1,72 @@
+"""The shop's settings.
+
+The environment variable SHOP_DATABASE_URL chooses another database than the SQLite file in this folder:
+``postgresql://user:password@host:port/name``, ``mysql://…``, ``mariadb://…`` or ``sqlite:///file``
+(an absolute path has four slashes).
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from example_project.database import from_url
+
+HERE = Path(__file__).resolve().parent
+
+SECRET_KEY = "the shop is for show"
+DEBUG = True
+ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
+ROOT_URLCONF = "example_project.urls"
+STATIC_URL = "static/"
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "geneva_drive",
+    "example_project.shop",
+]
+
+DATABASES = {"default": from_url(os.environ.get("SHOP_DATABASE_URL", f"sqlite:///{HERE / 'shop.sqlite3'}"))}
+
+# What the steps say, and what the worker says about them.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"short": {"format": "{asctime} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "short"}},
+    "loggers": {"geneva_drive": {"handlers": ["console"], "level": "INFO"}},
+}
+
+# Seconds after which a killed worker's steps are taken over. The shop is in a hurry.
+GENEVA_DRIVE = {"LEASE": timedelta(seconds=10)}
+
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]

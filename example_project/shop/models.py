@@ -1,0 +1,29 @@
+"""The shop's one model."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from geneva_drive import WorkflowRelation
+
+
+class Order(models.Model):
+    """What somebody bought. It is the hero of a `Fulfilment`."""
+
+    customer = models.CharField(max_length=100)
+    email = models.EmailField(blank=True)
+    address = models.TextField(blank=True)
+    total = models.DecimalField(max_digits=10, decimal_places=2)
+    paid = models.DecimalField(max_digits=10, decimal_places=2, default=0)
+    withdrawn = models.BooleanField(default=False)
+    tracking = models.CharField(max_length=50, blank=True)
+    placed_at = models.DateTimeField(auto_now_add=True)
+
+    objects: models.Manager[Order] = models.Manager()
+    workflows = WorkflowRelation()
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"order {self.pk} of {self.customer}"

@@ -1,0 +1,79 @@
+"""The demo's orders: what is special about each, and how its workflow has to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from example_project.shop.models import Order
+from example_project.shop.workflows import Fulfilment
+from geneva_drive import StepExecution, Workflow
+
+__all__ = ["STORIES", "Story", "begin"]
+
+REGULAR = ["confirm completed", "take_payment completed", "pack completed", "ship completed"]
+REVIEWED = [*REGULAR, "ask_for_review completed"]
+
+
+@dataclass(frozen=True)
+class Story:
+    """One order.
+
+    Attributes
+    ----------
+    expected
+        The steps with the states in which they end, in order. None where it depends on how fast this
+        machine is.
+    standing_at
+        The step that the rows say comes next when the demo begins, as if an older release had written them.
+    """
+
+    customer: str
+    told: str
+    expected: list[str] | None
+    ends: str = "finished"
+    order: dict[str, Any] = field(default_factory=dict)
+    standing_at: str | None = None
+
+
+STORIES = [
+    Story("Ada", "a regular order", REVIEWED),
+    Story("Bela", "has no email, so two steps are skipped",
+          ["confirm skipped", *REGULAR[1:], "ask_for_review skipped"], order={"email": ""}),
+    Story("Chidi", "withdrew before anything happened", ["confirm canceled"], "canceled",
+          order={"withdrawn": True}),
+    Story("Dora", "withdraws while it waits", None, "canceled"),
+    Story("Emre", "has no address: shipping fails, somebody has to help",
+          [*REGULAR[:3], "ship failed", "ship completed", "ask_for_review completed"], order={"address": ""}),
+    Story("Fatima", "stood at check_credit when that step was removed",
+          ["check_credit skipped", *REVIEWED[1:]], standing_at="check_credit"),
+    Story("Goran", "stood at send_parcel when that step was renamed",
+          ["send_parcel completed", "ask_for_review completed"], order={"paid": Decimal("70.00")},
+          standing_at="send_parcel"),
+    Story("Hana", "a regular order", REVIEWED),
+]  # fmt: skip
+
+
+def begin() -> dict[Fulfilment, Story]:
+    """Place the orders and start their workflows."""
+    begun = {}
+    for number, story in enumerate(STORIES, start=1):
+        given = {
+            "email": f"{story.customer.lower()}@example.com",
+            "address": f"{number} Mill Lane",
+            "total": Decimal(10 * number),
+            **story.order,
+        }
+        order = Order.objects.create(customer=story.customer, **given)
+        workflow = Fulfilment.start(order)
+        if story.standing_at is not None:
+            _as_an_older_release_left_it(workflow, story.standing_at)
+        begun[workflow] = story
+    return begun
+
+
+def _as_an_older_release_left_it(workflow: Fulfilment, step_name: str) -> None:
+    """Change the rows behind the library's back, which is what a deploy looks like to them."""
+    StepExecution.objects.filter(workflow=workflow, state="scheduled").update(step_name=step_name)
+    Workflow.objects.filter(pk=workflow.pk).update(next_step_name=step_name)
