@@ -28,6 +28,7 @@ from geneva_drive.definition.decisions import (
 )
 from geneva_drive.events import Pending, precondition_checked
 from geneva_drive.execution import handover, preconditions
+from geneva_drive.execution.handover import Candidate
 from geneva_drive.execution.performing import Ending, Performance, perform
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import errors, outbox, transitions
@@ -35,6 +36,7 @@ from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import (
     alias_of,
     in_transaction,
+    is_lost_connection,
     lock_execution,
     lock_workflow,
     write_first,
@@ -119,16 +121,15 @@ def run(performance: Performance, runner: Runner) -> int:
 
 def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | None:
     """Lock, look at the preconditions, mark in progress, commit."""
-    # Which workflow it belongs to never changes, so this look needs no lock.
-    workflow_id = (
-        StepExecution.objects.using(using)
-        .filter(pk=execution_id)
-        .values_list("workflow_id", flat=True)
-        .first()
-    )
-    if workflow_id is None:
+    row = StepExecution.objects.using(using).filter(pk=execution_id).values_list(*Candidate.COLUMNS).first()
+    if row is None:
         logger.info("Execution %s is gone; nothing to do.", execution_id)
         return None
+    candidate = Candidate(*row)
+    plain = handover.begin_at_once(candidate, runner, using)
+    if plain is not None:
+        return plain
+    workflow_id = candidate.workflow_id
     pending = Pending()
 
     def work() -> Performance | None:
@@ -267,9 +268,9 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
     """Write how it ended and what follows, fenced; maybe with the next one already claimed."""
     decision = decide(performance, ending)
     if decision is SUCCESS:
-        handed = handover.at_once(performance, runner)
+        handed = _at_once(performance, runner)
         if handed is not None:
-            return handed
+            return handed.following
     # After an exception nothing is claimed: it is raised to the runner, which must not hold anything then.
     go_on = ending.error is None
     try:
@@ -279,6 +280,19 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
             raise
         # A column of fewer characters than Unicode has: better without accents than unrecorded.
         return _finalize(performance, _in_ascii(decision), runner, go_on=go_on)
+
+
+def _at_once(performance: Performance, runner: Runner) -> handover.Handed | None:
+    """Try the short way; where its statement fails, the portable way tries again, fenced."""
+    connection = connections[alias_of(performance.execution)]
+    try:
+        return handover.at_once(performance, runner)
+    except (OperationalError, InterfaceError) as error:
+        if connection.in_atomic_block:
+            raise
+        if is_lost_connection(error, connection):
+            connection.close()
+        return None
 
 
 def decide(performance: Performance, ending: Ending) -> Decision:
@@ -320,7 +334,8 @@ def _finalize(
         return following
 
     try:
-        following = in_transaction(using, work)
+        # A body that is done waits for a server that restarts: what is not recorded would run again.
+        following = in_transaction(using, work, patience=settings.LEASE)
     except (OperationalError, InterfaceError, DataError):
         raise
     except Exception:
@@ -388,8 +403,8 @@ def _perform_atomic(performance: Performance, runner: Runner) -> tuple[Performan
                 raise ending.error
             if connections[using].needs_rollback:
                 raise TransactionManagementError(
-                    f"{performance.workflow}, step {performance.execution.step_name}: its transaction is marked "
-                    "for rollback. An error of the database was caught inside of it; catch it outside of a "
+                    f"{performance.workflow}, step {performance.execution.step_name}: its transaction is "
+                    "marked for rollback. An error of the database was caught inside of it; catch it outside of a "
                     "transaction.atomic() block of its own."
                 )
             _point("performed")

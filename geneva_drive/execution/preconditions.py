@@ -85,7 +85,7 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
     definition = workflow.steps.resolve(execution.step_name)
     try:
         with _read_only(workflow, execution, definition):
-            found = _conditions(workflow, execution, definition)
+            found = _conditions(workflow, definition)
     except (OperationalError, InterfaceError) as database_error:
         if is_conflict(database_error):
             raise
@@ -99,9 +99,7 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
     return Proceed(definition)
 
 
-def _conditions(
-    workflow: Workflow, execution: StepExecution, definition: StepDefinition | None
-) -> Decision | None:
+def _conditions(workflow: Workflow, definition: StepDefinition | None) -> Decision | None:
     cls = type(workflow)
     if not cls._geneva.may_proceed_without_hero and _hero_is_missing(workflow):
         return HERO_MISSING
@@ -150,8 +148,8 @@ class _read_only:  # noqa: N801 - used as a context manager
 def _undefined(workflow: Workflow, execution: StepExecution) -> str:
     names = ", ".join(step.name for step in workflow.steps.runnable) or "none"
     return (
-        f"{workflow}: its step {execution.step_name!r} is not defined in {workflow.type}. Steps that it can be "
-        f"resumed at: {names}. Use resume_at() or cancel(), or leave a gravestone: "
+        f"{workflow}: its step {execution.step_name!r} is not defined in {workflow.type}. Steps that it "
+        f"can be resumed at: {names}. Use resume_at() or cancel(), or leave a gravestone: "
         f"{execution.step_name} = removed_step()."
     )
 

@@ -56,6 +56,11 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
     steps: ClassVar[StepCollection]
     _geneva: ClassVar[ClassDefinition]
 
+    # What a subclass may set; checked when it is made, and kept in ``_geneva``.
+    hero_model: ClassVar[str | type[models.Model] | None] = None
+    may_proceed_without_hero: ClassVar[bool] = False
+    former_types: ClassVar[list[str]] = []
+
     id = primary_key()
     type = IdentifierField(max_length=150, editable=False)
     hero_type = models.ForeignKey(
@@ -310,7 +315,9 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
     @property
     def hero_given(self) -> models.Model | None:
         """The hero that this instance was made with or has looked up; no query."""
-        return type(self).hero.get_cached_value(self, default=None)  # type: ignore[no-any-return]
+        field: Any = self._meta.get_field("hero")
+        hero: models.Model | None = field.get_cached_value(self, default=None)
+        return hero
 
     def check_hero(self, using: str) -> None:
         """Refuse a hero that this workflow cannot have on ``using``. Nothing is written."""

@@ -8,6 +8,7 @@ locked, passing over what others have locked, and each is prepared in a savepoin
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 from geneva_drive import clock
 from geneva_drive.events import Pending
 from geneva_drive.execution import executor
+from geneva_drive.execution.handover import Candidate, begin_at_once
 from geneva_drive.execution.performing import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import buckets
@@ -30,13 +32,14 @@ logger = logging.getLogger("geneva_drive.worker")
 _PAGE = 20
 """Candidates looked at in one go, beyond what is wanted: others may have taken the first."""
 
-Candidate = tuple[Any, Any]
-
 
 def claim(using: str, queues: list[str] | None, limit: int, runner: Runner) -> list[Performance]:
     """Claim up to ``limit`` executions that are due, the most urgent first."""
     claimed: list[Performance] = []
-    for priority, queue in buckets(using, queues):
+    found = buckets(using, queues)
+    # Queues of one priority take turns: a long one must not keep the others waiting.
+    found.sort(key=lambda bucket: (bucket[0], random.random()))
+    for priority, queue in found:
         for page in _pages(using, queue, priority, limit):
             claimed += _claim_of(using, page, limit - len(claimed), runner)
             if len(claimed) >= limit:
@@ -60,21 +63,32 @@ def _pages(using: str, queue: str, priority: int, limit: int) -> Iterator[list[C
     while True:
         page = rows if since is None else rows.filter(scheduled_for__gte=since).exclude(pk__in=seen)
         found = list(
-            page.order_by("scheduled_for").values_list("pk", "workflow_id", "scheduled_for")[: limit + _PAGE]
+            page.order_by("scheduled_for").values_list("scheduled_for", *Candidate.COLUMNS)[: limit + _PAGE]
         )
         if not found:
             return
-        yield [(pk, workflow_id) for pk, workflow_id, _ in found]
+        yield [Candidate(*columns) for _, *columns in found]
         # Several rows may be due at the same moment: those of it that were seen are left out by key.
-        last = found[-1][2]
-        seen = [pk for pk, _, moment in found if moment == last] + (seen if since == last else [])
+        last = found[-1][0]
+        seen = [pk for moment, pk, *_ in found if moment == last] + (seen if since == last else [])
         since = last
 
 
 def _claim_of(using: str, page: list[Candidate], limit: int, runner: Runner) -> list[Performance]:
+    claimed: list[Performance] = []
+    others: list[Candidate] = []
+    for candidate in page:
+        if len(claimed) >= limit:
+            return claimed
+        plain = begin_at_once(candidate, runner, using, skip_locked=True)
+        if plain is not None:
+            claimed.append(plain)
+        else:
+            # Not plain, or taken by somebody else: the portable way looks again.
+            others.append(candidate)
     if connections[using].features.has_select_for_update_skip_locked:
-        return _claim_skipping_locked(using, page, limit, runner)
-    return _claim_one_by_one(using, page, limit, runner)
+        return claimed + _claim_skipping_locked(using, others, limit - len(claimed), runner)
+    return claimed + _claim_one_by_one(using, others, limit - len(claimed), runner)
 
 
 def _claim_skipping_locked(
@@ -86,19 +100,19 @@ def _claim_skipping_locked(
         pending.clear()
         claimed: list[Performance] = []
         # One by one in the order of urgency: a lock that is not used would keep another worker away.
-        for execution_id, workflow_id in page:
+        for candidate in page:
             if len(claimed) >= limit:
                 break
             workflow = (
                 Workflow._base_manager.using(using)
                 .defer("ongoing_key")
                 .select_for_update(skip_locked=True)
-                .filter(pk=workflow_id)
+                .filter(pk=candidate.workflow_id)
                 .first()
             )
             if workflow is None:
                 continue
-            performance = _prepare_in_savepoint(workflow, execution_id, runner, pending, using)
+            performance = _prepare_in_savepoint(workflow, candidate.execution_id, runner, pending, using)
             if performance is not None:
                 claimed.append(performance)
         return claimed
@@ -131,19 +145,17 @@ def _prepare_in_savepoint(
 def _claim_one_by_one(using: str, page: list[Candidate], limit: int, runner: Runner) -> list[Performance]:
     """Without SKIP LOCKED: a transaction for each, begun by a write, so that two never claim the same."""
     claimed: list[Performance] = []
-    for execution_id, workflow_id in page:
+    for candidate in page:
         if len(claimed) >= limit:
             break
         pending = Pending()
 
-        def work(
-            execution_id: Any = execution_id, workflow_id: Any = workflow_id, pending: Pending = pending
-        ) -> Performance | None:
+        def work(candidate: Candidate = candidate, pending: Pending = pending) -> Performance | None:
             pending.clear()
-            workflow = lock_workflow(Workflow, workflow_id, using)
+            workflow = lock_workflow(Workflow, candidate.workflow_id, using)
             if workflow is None:
                 return None
-            return _prepare_in_savepoint(workflow, execution_id, runner, pending, using)
+            return _prepare_in_savepoint(workflow, candidate.execution_id, runner, pending, using)
 
         performance = in_transaction(using, work)
         pending.send()

@@ -1,0 +1,221 @@
+"""PostgreSQL's way of writing the same rows as ``executor``: one statement, one round trip, one commit.
+
+Each of the three locks and looks first, and everything else hangs on what that finds, so that an empty
+result means that nothing was written: then the portable way locks, looks and decides. An update of the
+workflow that did not come from the fenced execution would let a late finisher move it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import connections
+
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.states import ExecutionState, Outcome, WorkflowState
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from django.db import models
+
+    _Row = TypeVar("_Row", bound=models.Model)
+else:
+    _Row = TypeVar("_Row")
+
+__all__ = ["begin", "can_run", "decode", "finish", "hand_over", "load"]
+
+# Columns that a handed-over row gets; every other column is nullable or has a database default.
+_COLUMNS = (
+    "step_name",
+    "state",
+    "queue",
+    "priority",
+    "scheduled_for",
+    "started_at",
+    "process_id",
+    "attempt_token",
+    "handed_over",
+    "held",
+    "iterations",
+    "crashes",
+    "created_at",
+)
+
+_STATES = {
+    "ready": str(WorkflowState.READY),
+    "performing": str(WorkflowState.PERFORMING),
+    "finished": str(WorkflowState.FINISHED),
+    "scheduled": str(ExecutionState.SCHEDULED),
+    "in_progress": str(ExecutionState.IN_PROGRESS),
+    "completed": str(ExecutionState.COMPLETED),
+    "success": str(Outcome.SUCCESS),
+}
+
+
+def can_run(using: str) -> bool:
+    """Whether the database behind ``using`` has statements that write and return in one."""
+    return connections[using].vendor == "postgresql"
+
+
+def begin(
+    using: str,
+    execution_id: Any,
+    workflow_id: Any,
+    *,
+    now: datetime,
+    process: UUID | None,
+    token: UUID,
+    skip_locked: bool,
+) -> tuple[Workflow, StepExecution] | None:
+    """Mark a scheduled, due execution of a ready workflow as in progress; return both rows."""
+    row = _run(
+        using,
+        _begin_sql(using, skip_locked),
+        {"workflow": workflow_id, "execution": execution_id, "now": now, "process": process, "token": token},
+    )
+    if row is None:
+        return None
+    split = len(_loaded(Workflow))
+    return load(Workflow, using, row[:split]), load(StepExecution, using, row[split:])
+
+
+def hand_over(
+    using: str, workflow_id: Any, execution_id: Any, token: UUID, following: StepExecution, now: datetime
+) -> tuple[Any, Any, Any] | None:
+    """End an execution and insert the next, claimed; return its key, and the workflow's JSON as stored."""
+    parameters: dict[str, Any] = {name: getattr(following, name) for name in _COLUMNS}
+    parameters |= {"scheduled_for": now, "started_at": now, "created_at": now, "state": str(following.state)}
+    parameters |= {
+        "id": following.pk,
+        "workflow": workflow_id,
+        "execution": execution_id,
+        "token": token,
+        "now": now,
+    }
+    row: tuple[Any, Any, Any] | None = _run(using, _hand_over_sql(using), parameters)
+    return row
+
+
+def finish(using: str, workflow_id: Any, execution_id: Any, token: UUID, now: datetime) -> bool:
+    """End the last execution and finish its workflow."""
+    parameters = {"workflow": workflow_id, "execution": execution_id, "token": token, "now": now}
+    return _run(using, _finish_sql(using), parameters) is not None
+
+
+def load(model: type[_Row], using: str, values: Any) -> _Row:
+    """Make an instance of a row that a statement returned, as a query would."""
+    connection = connections[using]
+    fields = _loaded(model)
+    converted = [
+        field.from_db_value(value, None, connection) if hasattr(field, "from_db_value") else value
+        for field, value in zip(fields, values, strict=True)
+    ]
+    return model.from_db(using, [field.attname for field in fields], converted)
+
+
+def decode(name: str, using: str, value: Any) -> Any:
+    """Turn a column of the workflow that a statement returned into its Python value."""
+    field: Any = Workflow._meta.get_field(name)
+    return field.from_db_value(value, None, connections[using])
+
+
+_NEVER_LOADED = {"ongoing_key", "active_workflow", "error_message", "error_traceback", "cursor"}
+
+
+@cache
+def _loaded(model: type[models.Model]) -> tuple[Any, ...]:
+    # Generated columns and what can be long and is never decided upon stay deferred.
+    return tuple(field for field in model._meta.concrete_fields if field.name not in _NEVER_LOADED)
+
+
+def _run(using: str, sql: str, parameters: dict[str, Any]) -> Any:
+    with connections[using].cursor() as cursor:
+        cursor.execute(sql, {**_STATES, **parameters})
+        return cursor.fetchone()
+
+
+def _tables(using: str) -> tuple[str, str]:
+    quote = connections[using].ops.quote_name
+    return quote(Workflow._meta.db_table), quote(StepExecution._meta.db_table)
+
+
+def _listed(model: type[models.Model], alias: str) -> str:
+    return ", ".join(f"{alias}.{field.column}" for field in _loaded(model))
+
+
+@cache
+def _begin_sql(using: str, skip_locked: bool) -> str:
+    workflow, execution = _tables(using)
+    return f"""
+WITH w AS (
+    SELECT id FROM {workflow}
+    WHERE id = %(workflow)s AND state = %(ready)s FOR UPDATE {"SKIP LOCKED" if skip_locked else ""}
+), e AS (
+    UPDATE {execution} AS x
+    SET state = %(in_progress)s, started_at = %(now)s, process_id = %(process)s, attempt_token = %(token)s,
+        handed_over = false
+    FROM w WHERE x.id = %(execution)s AND x.workflow_id = w.id AND x.state = %(scheduled)s
+        AND x.scheduled_for <= %(now)s
+    RETURNING {_listed(StepExecution, "x")}
+), u AS (
+    UPDATE {workflow} AS v
+    SET state = %(performing)s, current_step_name = e.step_name, next_step_name = e.step_name,
+        started_at = coalesce(v.started_at, %(now)s), updated_at = %(now)s
+    FROM e WHERE v.id = e.workflow_id
+    RETURNING {_listed(Workflow, "v")}
+)
+SELECT {_listed(Workflow, "u")}, {_listed(StepExecution, "e")} FROM u, e
+"""
+
+
+_END = """
+WITH w AS (
+    SELECT id, metadata, job_options FROM {workflow}
+    WHERE id = %(workflow)s AND state = %(performing)s {unless} FOR UPDATE
+), d AS (
+    UPDATE {execution} AS e SET state = %(completed)s, outcome = %(success)s, finished_at = %(now)s
+    FROM w WHERE e.id = %(execution)s AND e.workflow_id = w.id AND e.state = %(in_progress)s
+        AND e.attempt_token = %(token)s
+    RETURNING e.workflow_id
+)"""
+
+
+@cache
+def _hand_over_sql(using: str) -> str:
+    workflow, execution = _tables(using)
+    quote = connections[using].ops.quote_name
+    given_key = StepExecution._meta.pk.get_internal_type() == "UUIDField"
+    key, key_value = ("id, ", "%(id)s, ") if given_key else ("", "")
+    columns = ", ".join(quote(name) for name in _COLUMNS)
+    values = ", ".join(f"%({name})s" for name in _COLUMNS)
+    end = _END.format(workflow=workflow, execution=execution, unless="AND pause_requested_at IS NULL")
+    return f"""{end}, u AS (
+    UPDATE {workflow} AS v
+    SET current_step_name = %(step_name)s, next_step_name = %(step_name)s, updated_at = %(now)s
+    FROM d WHERE v.id = d.workflow_id
+    RETURNING v.id
+), i AS (
+    INSERT INTO {execution} ({key}workflow_id, {columns})
+    SELECT {key_value}u.id, {values} FROM u
+    RETURNING id
+)
+SELECT i.id, w.metadata, w.job_options FROM i, w
+"""
+
+
+@cache
+def _finish_sql(using: str) -> str:
+    workflow, execution = _tables(using)
+    # Also while a pause is asked for: there is nothing left to hold.
+    end = _END.format(workflow=workflow, execution=execution, unless="")
+    return f"""{end}
+UPDATE {workflow} AS v
+SET state = %(finished)s, current_step_name = NULL, next_step_name = NULL, pause_requested_at = NULL,
+    transitioned_at = %(now)s, updated_at = %(now)s
+FROM d WHERE v.id = d.workflow_id
+RETURNING v.id
+"""
