@@ -41,9 +41,9 @@ class _HeroAccess:
         content_type = self._key.get_content_type(id=content_type_id, using=instance._state.db)
         if content_type.model_class() is None:
             raise HeroModelGone(
-                f"Workflow {instance.pk}: its hero is a {content_type.app_label}.{content_type.model} with the "
-                f"key {getattr(instance, self._key.fk_field)!r}, and that model is not installed. If it was "
-                "renamed or moved, migrate its content type."
+                f"Workflow {instance.pk}: its hero is a {content_type.app_label}.{content_type.model} with "
+                f"the key {getattr(instance, self._key.fk_field)!r}, and that model is not installed. If it "
+                "was renamed or moved, migrate its content type."
             )
 
     def get_prefetch_querysets(self, instances: Sequence[Any], querysets: Any = None) -> Any:
@@ -74,13 +74,13 @@ if hasattr(contenttypes_fields, "GenericForeignKeyDescriptor"):  # from Django 6
         pass
 
     class _Base(GenericForeignKey):
-        def contribute_to_class(self, cls: Any, name: str, **kwargs: Any) -> None:
+        def contribute_to_class(self, cls: Any, name: str, **kwargs: Any) -> None:  # type: ignore[override]
             super().contribute_to_class(cls, name, **kwargs)
             setattr(cls, name, _Descriptor(self))
 
 else:  # the field is its own descriptor
 
-    class _Base(_HeroAccess, GenericForeignKey):  # type: ignore[no-redef, misc]
+    class _Base(_HeroAccess, GenericForeignKey):  # type: ignore[no-redef]
         pass
 
 

@@ -1,15 +1,17 @@
-"""Heroes with keys of every kind."""
+"""Heroes with keys of every kind.
+
+Each names its app, since the classes are imported before the app is installed; and its manager, which
+type checkers know of installed apps alone.
+"""
 
 from __future__ import annotations
 
 import uuid
+from typing import ClassVar
 
 from django.db import models
 
 from geneva_drive import WorkflowRelation
-
-
-# Each names its app, since the classes are imported before the app is installed.
 
 
 class IntegerHero(models.Model):
@@ -17,6 +19,8 @@ class IntegerHero(models.Model):
     name = models.CharField(max_length=50, default="")
 
     workflows = WorkflowRelation()
+
+    objects: ClassVar[models.Manager[IntegerHero]] = models.Manager()
 
     class Meta:
         app_label = "columnsapp"
@@ -30,6 +34,8 @@ class UUIDHero(models.Model):
     name = models.CharField(max_length=50, default="")
 
     workflows = WorkflowRelation()
+
+    objects: ClassVar[models.Manager[UUIDHero]] = models.Manager()
 
     class Meta:
         app_label = "columnsapp"
@@ -45,6 +51,8 @@ class TextHero(models.Model):
 
     workflows = WorkflowRelation(related_query_name="text_hero")
 
+    objects: ClassVar[models.Manager[TextHero]] = models.Manager()
+
     class Meta:
         app_label = "columnsapp"
 
@@ -56,6 +64,8 @@ class ChildHero(UUIDHero):
     """Its key is a link to its parent's."""
 
     extra = models.CharField(max_length=50, default="")
+
+    objects: ClassVar[models.Manager[ChildHero]] = models.Manager()
 
     class Meta:
         app_label = "columnsapp"
