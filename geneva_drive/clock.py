@@ -16,7 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-__all__ = ["local", "measure", "now", "utc"]
+__all__ = ["local", "measure", "now", "ticks", "utc"]
 
 _RENEW_AFTER = 600.0
 """Seconds: quartz drifts by far less than a tenth of a second in that time."""
@@ -38,11 +38,12 @@ _travelled = timedelta(0)
 # The boot-time clock goes on while a machine is suspended; the monotonic one, on Linux, does not.
 if hasattr(time, "CLOCK_BOOTTIME"):
 
-    def _ticks() -> float:
+    def ticks() -> float:
+        """Return seconds that no change of the wall clock moves."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 else:  # pragma: no cover - not on Linux
-    _ticks = time.monotonic
+    ticks = time.monotonic
 
 
 def now(using: str | None = None) -> datetime:
@@ -51,21 +52,21 @@ def now(using: str | None = None) -> datetime:
     connection = connections[alias]
     if connection.vendor not in _EPOCH_SECONDS:
         return datetime.now(UTC) + _travelled
-    ticks = _ticks()
+    moment = ticks()
     known = _measured.get(alias)
-    if known is None or ticks - known[1] > _RENEW_AFTER:
+    if known is None or moment - known[1] > _RENEW_AFTER:
         known = measure(connection)
-        ticks = _ticks()
-    return datetime.fromtimestamp(known[0] + ticks, UTC) + _travelled
+        moment = ticks()
+    return datetime.fromtimestamp(known[0] + moment, UTC) + _travelled
 
 
 def measure(connection: BaseDatabaseWrapper) -> tuple[float, float]:
     """Measure a server's clock over ``connection`` and remember it for its alias."""
-    before = _ticks()
+    before = ticks()
     with connection.cursor() as cursor:
         cursor.execute(_EPOCH_SECONDS[connection.vendor])
         seconds = float(cursor.fetchone()[0])
-    after = _ticks()
+    after = ticks()
     # The answer was true about half way through the round trip.
     _measured[connection.alias] = (seconds - (before + after) / 2, after)
     return _measured[connection.alias]

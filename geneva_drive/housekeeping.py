@@ -9,13 +9,14 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, router, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connections, router
 from django.db.models import ProtectedError, Q, RestrictedError
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.execution.recovery import recover_one
 from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle.locking import in_transaction, write_first
 from geneva_drive.models.operator_action import OperatorAction
 from geneva_drive.models.process import Process
 from geneva_drive.models.step_execution import StepExecution
@@ -69,26 +70,26 @@ def recover(using: str, counts: Counts | None = None) -> Counts:
     for process_id in list(_dead_processes(using, dead_before)):
         why = f"process {process_id} stopped beating"
         for pk, workflow_id, token in _in_hand(using, Q(process_id=process_id)):
-            counts.recovered += recover_one(
-                pk,
-                workflow_id,
-                token,
-                using=using,
-                why=why,
-                still_dead=partial(_is_dead, using, process_id),
+            counts.recovered += _recover(
+                pk, workflow_id, token, using=using, why=why, still_dead=partial(_is_dead, using, process_id)
             )
         counts.processes += _remove_process(using, process_id, dead_before)
     stuck_before = clock.now(using) - settings.STUCK_AFTER
     for pk, workflow_id, token in _in_hand(using, Q(process_id__isnull=True, started_at__lt=stuck_before)):
-        counts.recovered += recover_one(
-            pk,
-            workflow_id,
-            token,
-            using=using,
-            why=f"in progress for more than {settings.STUCK_AFTER} without a known process",
-            still_dead=lambda: True,
-        )
+        why = f"in progress for more than {settings.STUCK_AFTER} without a known process"
+        counts.recovered += _recover(pk, workflow_id, token, using=using, why=why, still_dead=lambda: True)
     return counts
+
+
+def _recover(pk: Any, workflow_id: Any, token: UUID | None, **how: Any) -> bool:
+    try:
+        return recover_one(pk, workflow_id, token, **how)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        # One bad row keeps no others from being recovered.
+        logger.exception("Execution %s could not be recovered.", pk)
+        return False
 
 
 def _in_hand(using: str, condition: Q) -> list[tuple[Any, Any, UUID | None]]:
@@ -184,10 +185,11 @@ def clean_up(
     *,
     retention: timedelta | None = None,
     progress: Callable[[Counts], None] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Counts:
     """Delete workflows that ended before the retention, children first, in bounded transactions.
 
-    It can be stopped and begun again at any point.
+    It can be stopped and begun again at any point; ``stop`` is asked before each batch.
     """
     counts = counts or Counts()
     keep = settings.RETENTION if retention is None else retention
@@ -196,12 +198,13 @@ def clean_up(
     before = clock.now(using) - keep
     for state in ENDED:
         last: tuple[Any, Any] | None = None
-        while True:
+        while not stop():
             ended = Workflow.objects.using(using).filter(state=state, transitioned_at__lt=before)
             if last is not None:
                 # From where the last batch ended, so that rows that cannot go are passed over once.
+                # The first condition alone says it too, and is the one that an index can be entered by.
                 ended = ended.filter(
-                    Q(transitioned_at__gt=last[0]) | Q(transitioned_at=last[0], pk__gt=last[1])
+                    Q(transitioned_at__gt=last[0]) | Q(pk__gt=last[1]), transitioned_at__gte=last[0]
                 )
             batch = list(
                 ended.order_by("transitioned_at", "pk").values_list("transitioned_at", "pk")[
@@ -219,9 +222,8 @@ def clean_up(
 
 def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
     try:
-        with transaction.atomic(using=using):
-            deleted = _delete(using, keys)
-    except (ProtectedError, RestrictedError):
+        deleted = in_transaction(using, partial(_delete, using, keys))
+    except (ProtectedError, RestrictedError, IntegrityError):
         if len(keys) == 1:
             logger.warning("Workflow %s is kept: the project's own rows protect it.", keys[0])
             counts.protected += 1
@@ -237,6 +239,7 @@ def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
 
 def _delete(using: str, keys: list[Any]) -> Counts:
     features = connections[using].features
+    write_first(Workflow, keys[0], using)
     rows = Workflow.objects.using(using).filter(pk__in=keys, state__in=ENDED)
     if features.has_select_for_update:
         # Another clean-up, or an operator, may be at some of them; those are left for the next pass.

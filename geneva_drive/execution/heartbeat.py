@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -44,8 +43,8 @@ class Heartbeat:
     kind
         What runs steps here: ``worker``, or a dispatcher's name.
     after_beat
-        Called in the heartbeat's thread after each beat, with the ids of this process and the tokens that
-        its threads hold: the process answers for its own rows.
+        Called after each beat: the process answers for its own rows. In a thread of its own, since it may
+        have to wait for a lock, and a process that waits must not be held for dead.
     """
 
     def __init__(
@@ -63,7 +62,9 @@ class Heartbeat:
         self._after_beat = after_beat
         self._held: set[UUID] = set()
         self._lock = threading.Lock()
-        self._last_beat = 0.0
+        self._last_beat: float | None = None
+        self._beating = threading.Lock()
+        self._answering: threading.Thread | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -76,15 +77,19 @@ class Heartbeat:
     def stop(self) -> None:
         """Stop beating; the row goes, unless an execution in progress still names it."""
         self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=settings.LEASE.total_seconds())
+        for thread in (self._thread, self._answering):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(timeout=settings.LEASE.total_seconds())
         with contextlib.suppress(Exception):
             # Nothing depends on it: a dead row goes with the next housekeeping.
             self._leave()
 
     def is_alive(self) -> bool:
         """Whether the last beat is younger than the lease: otherwise others may hold us for dead."""
-        return time.monotonic() - self._last_beat < settings.LEASE.total_seconds()
+        # By a clock that goes on while the machine is suspended, as the database's does.
+        return (
+            self._last_beat is not None and clock.ticks() - self._last_beat < settings.LEASE.total_seconds()
+        )
 
     def hold(self, token: UUID) -> None:
         with self._lock:
@@ -100,32 +105,37 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Beat once, on the calling thread's connection."""
-        # Taken before the statement: a beat that took long to arrive must not count as a late one.
-        began = time.monotonic()
-        connection = connections[self.using]
-        if connection.vendor in clock._EPOCH_SECONDS:
-            clock.measure(connection)
-        updated = (
-            Process.objects.using(self.using).filter(pk=self.process_id).update(heartbeat_at=self._now())
-        )
-        if updated:
-            self._last_beat = began
-        else:
+        with self._beating:
+            if self._stop.is_set():
+                return  # marked dead: it stays so
+            # Taken before the statement: a beat that took long to arrive must not count as a late one.
+            began = clock.ticks()
+            connection = connections[self.using]
+            if connection.vendor in clock._EPOCH_SECONDS:
+                clock.measure(connection)
+            process = Process.objects.using(self.using).filter(pk=self.process_id)
+            if process.update(heartbeat_at=self._now()):
+                self._last_beat = began
+                return
             # Somebody held us for dead and took the row: what it named is not ours any more.
             logger.warning("The row of process %s is gone; it goes on under a new id.", self.process_id)
             self.process_id = uuid4()
             self._register()
+
+    def answer(self) -> None:
+        """Answer for what names this process, on the calling thread's connection."""
         if self._after_beat is not None:
             self._after_beat(self)
 
     def mark_dead(self) -> None:
         """Before a forced exit: what is in hand can be recovered at once, not after the lease."""
         self._stop.set()
-        expired = clock.local(clock.now(self.using) - settings.LEASE * 2)
-        Process.objects.using(self.using).filter(pk=self.process_id).update(heartbeat_at=expired)
+        with self._beating:
+            expired = clock.local(clock.now(self.using) - settings.LEASE * 2)
+            Process.objects.using(self.using).filter(pk=self.process_id).update(heartbeat_at=expired)
 
     def _register(self) -> None:
-        began = time.monotonic()
+        began = clock.ticks()
         now = self._now()
         Process.objects.using(self.using).create(
             id=self.process_id,
@@ -147,12 +157,21 @@ class Heartbeat:
 
     def _beat_until_stopped(self) -> None:
         while not self._stop.wait(settings.LEASE.total_seconds() / _BEATS_PER_LEASE):
-            try:
-                self.beat()
-            except Exception:
-                logger.exception("A heartbeat of process %s failed; the next one may not.", self.process_id)
-            finally:
-                self._close()
+            if self._try(self.beat) and not (self._answering and self._answering.is_alive()):
+                self._answering = threading.Thread(
+                    target=self._try, args=(self.answer,), name="geneva-answer", daemon=True
+                )
+                self._answering.start()
+
+    def _try(self, act: Callable[[], None]) -> bool:
+        try:
+            act()
+        except Exception:
+            logger.exception("A heartbeat of process %s failed; the next one may not.", self.process_id)
+            return False
+        finally:
+            self._close()
+        return True
 
     def _close(self) -> None:
         # A thread's own connection: nobody else would close it, and between beats it is of no use.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connections, transaction
@@ -39,8 +40,9 @@ _ATTEMPTS = 12
 _CONFLICT_STATES = frozenset({"40001", "40P01", "55P03"})
 # MySQL and MariaDB: lock wait timeout, deadlock, row changed since the snapshot.
 _CONFLICT_CODES = frozenset({1205, 1213, 1020})
-# MySQL and MariaDB: gone away, lost, killed for idleness, killed.
-_LOST_CODES = frozenset({2006, 2013, 4031, 1927, 1053})
+# MySQL and MariaDB: gone away, lost, killed for idleness, killed, shutting down; nobody listens (socket,
+# port), lost while connecting, too many connections.
+_LOST_CODES = frozenset({2006, 2013, 4031, 1927, 1053, 2002, 2003, 2055, 1040})
 
 
 def alias_of(row: Any) -> str:
@@ -113,7 +115,9 @@ def is_lost_connection(error: BaseException, connection: BaseDatabaseWrapper) ->
     return isinstance(error, InterfaceError)
 
 
-def in_transaction(using: str, work: Callable[[], _T], *, repeatable: bool = True) -> _T:
+def in_transaction(
+    using: str, work: Callable[[], _T], *, repeatable: bool = True, patience: timedelta = timedelta(0)
+) -> _T:
     """Run ``work()`` in a transaction; once more when the database gave up on it.
 
     Inside a caller's transaction nothing is tried again, since that transaction is the caller's.
@@ -123,12 +127,15 @@ def in_transaction(using: str, work: Callable[[], _T], *, repeatable: bool = Tru
     repeatable
         Whether ``work`` may be run again after a connection that was lost while committing, when nobody
         knows whether the commit was done. True for what is fenced, False for what creates.
+    patience
+        For how long a server that is out of reach is tried again, beyond the few tries that all get.
     """
     connection = connections[using]
     if connection.in_atomic_block:
         with transaction.atomic(using=using):
             return work()
     attempt = 0
+    until = time.monotonic() + patience.total_seconds()
     while True:
         try:
             with transaction.atomic(using=using):
@@ -136,7 +143,9 @@ def in_transaction(using: str, work: Callable[[], _T], *, repeatable: bool = Tru
         except (OperationalError, InterfaceError) as error:
             attempt += 1
             lost = is_lost_connection(error, connection)
-            if attempt >= _ATTEMPTS or not (is_conflict(error) or (lost and repeatable)):
+            if not (is_conflict(error) or (lost and repeatable)):
+                raise
+            if attempt >= _ATTEMPTS and not (lost and time.monotonic() < until):
                 raise
             if lost:
                 connection.close()

@@ -87,28 +87,26 @@ class Worker:
 
     def run(self) -> int:
         """Run until stopped, drained or out of budget; return how many bodies were run."""
-        self._start_heartbeat()
         listener = Listener(self.using, self.queues, self._wake) if self.listen else None
         pool = [
             threading.Thread(target=self._run_claimed, name=f"geneva-{number}", daemon=True)
             for number in range(self.threads)
         ]
         keeper = threading.Thread(target=self._keep_house, name="geneva-housekeeping", daemon=True)
-        if listener is not None:
-            listener.start()
-        for thread in (*pool, keeper):
-            thread.start()
-        try:
-            with handling_signals(self.stop, self.heartbeat.mark_dead):
+        with handling_signals(self.stop, self.heartbeat.mark_dead):
+            self._start_heartbeat()
+            for thread in (*pool, keeper, *([listener] if listener is not None else [])):
+                thread.start()
+            try:
                 self._loop()
+            finally:
+                # Whatever ended the loop: bodies in hand come to their end.
                 self._stop_pool(pool)
-        finally:
-            self._stopping.set()
-            if listener is not None:
-                listener.stop()
-            keeper.join(timeout=settings.LEASE.total_seconds())
-            self.heartbeat.stop()
-            connections[self.using].close()
+                if listener is not None:
+                    listener.stop()
+                keeper.join(timeout=settings.LEASE.total_seconds())
+                self.heartbeat.stop()
+                connections[self.using].close()
         return self.performed
 
     def stop(self) -> None:
@@ -146,17 +144,21 @@ class Worker:
         """Claim for the idle threads; return how many bodies they were given."""
         with self._lock:
             idle = self.threads - self._busy
-            if self._budget is not None:
-                idle = min(idle, self._budget)
         if idle <= 0 or not self.heartbeat.is_alive():
             return 0
-        claimed = claim(self.using, self.queues, idle, _WorkerRunner(self))
+        places = self._take_places(idle)
+        if not places:
+            return 0
+        claimed: list[Performance] = []
+        try:
+            claimed = claim(self.using, self.queues, places, _WorkerRunner(self))
+        finally:
+            self._return_places(places - len(claimed))
         for performance in claimed:
             # Held from here on: no thread has it yet, but this process knows of it.
             self.heartbeat.hold(performance.token)
             with self._lock:
                 self._busy += 1
-            self._take_budget()
             self._todo.put(performance)
         return len(claimed)
 
@@ -169,19 +171,19 @@ class Worker:
         # Nothing that is due may be left, also not what another worker had locked while we looked.
         return self.drain and not is_anything_due(self.using, self.queues)
 
-    def _take_budget(self) -> bool:
+    def _take_places(self, wanted: int) -> int:
+        """Take places for bodies out of the budget, up to so many, before anything is claimed for them."""
         with self._lock:
             if self._budget is None:
-                return True
-            if self._budget <= 0:
-                return False
-            self._budget -= 1
-            return True
+                return wanted
+            taken = min(wanted, self._budget)
+            self._budget -= taken
+            return taken
 
-    def _return_budget(self) -> None:
+    def _return_places(self, count: int) -> None:
         with self._lock:
             if self._budget is not None:
-                self._budget += 1
+                self._budget += count
 
     def _wait_for_database(self, error: Exception, pause: float) -> float:
         """Let go of a connection that is lost; look again at once the first time, then ever less often."""
@@ -201,14 +203,12 @@ class Worker:
             performance = self._todo.get()
             if performance is None:
                 break
-            runner = _WorkerRunner(self)
+            runner = _WorkerRunner(self, has_place=True)
             try:
                 if time.monotonic() - used > _STALE_AFTER:
                     _drop_dead_connections()
-                count = executor.run(performance, runner)
-                self._count(count)
+                executor.run(performance, runner)
             except BaseException as error:
-                self._count(1)
                 logger.error(
                     "Execution %s of workflow %s (%s) failed: %s",
                     performance.execution.pk,
@@ -227,10 +227,6 @@ class Worker:
                 self._wake.set()
         connections.close_all()
 
-    def _count(self, bodies: int) -> None:
-        with self._lock:
-            self.performed += bodies
-
     def _stop_pool(self, pool: list[threading.Thread]) -> None:
         # Claimed and not begun: taken from the queue before a thread can take it.
         self._stopping.set()
@@ -239,13 +235,22 @@ class Worker:
                 performance = self._todo.get_nowait()
             except queue.Empty:
                 break
-            if performance is not None:
+            if performance is None:
+                continue
+            try:
                 executor.give_back(performance)
-                self.heartbeat.let_go(performance.token)
+            except Exception:
+                # Recovery finds it; the bodies that still run are not left alone for it.
+                logger.exception("Execution %s could not be given back.", performance.execution.pk)
+            self.heartbeat.let_go(performance.token)
         for _ in pool:
             self._todo.put(None)
         for thread in pool:
             thread.join()
+
+    def _count_body(self) -> None:
+        with self._lock:
+            self.performed += 1
 
     def _keep_house(self) -> None:
         every = max(settings.LEASE.total_seconds() / 2, 0.2)
@@ -260,7 +265,7 @@ class Worker:
                 redispatch(self.using, counts)
                 if time.monotonic() - cleaned > _CLEAN_UP_EVERY:
                     cleaned = time.monotonic()
-                    clean_up(self.using, counts)
+                    clean_up(self.using, counts, stop=self._stopping.is_set)
                 if counts.recovered or counts.workflows:
                     logger.info("Housekeeping: %s", counts.as_dict())
                 if counts.recovered:
@@ -273,19 +278,25 @@ class Worker:
 
 
 class _WorkerRunner(Runner):
-    """A chain of steps in one of the worker's threads."""
+    """A chain of steps in one of the worker's threads.
 
-    def __init__(self, worker: Worker) -> None:
+    Parameters
+    ----------
+    has_place
+        Whether the budget has a place set aside for the first body.
+    """
+
+    def __init__(self, worker: Worker, *, has_place: bool = False) -> None:
         super().__init__()
         self._worker = worker
-        # A step was promised a place in the budget, and is not begun yet.
-        self._promised = False
+        # For the body that comes next and is not begun yet.
+        self._has_place = has_place
 
     def close(self) -> None:
-        """Give back what was promised to a step that did not come."""
-        if self._promised:
-            self._promised = False
-            self._worker._return_budget()
+        """Give back the place of a body that did not come."""
+        if self._has_place:
+            self._has_place = False
+            self._worker._return_places(1)
 
     @property
     def process_id(self) -> UUID:  # type: ignore[override]
@@ -295,14 +306,15 @@ class _WorkerRunner(Runner):
         if not self.may_begin() or not super().may_go_on(following, queue):
             return False
         # Asked twice for one step when the short way of handing over gives up: one place all the same.
-        self._promised = self._promised or self._worker._take_budget()
-        return self._promised
+        self._has_place = self._has_place or self._worker._take_places(1) == 1
+        return self._has_place
 
     def may_begin(self) -> bool:
         return not self._worker._stopping.is_set() and self._worker.heartbeat.is_alive()
 
     def hold(self, token: UUID) -> None:
-        self._promised = False
+        self._has_place = False
+        self._worker._count_body()
         self._worker.heartbeat.hold(token)
 
     def let_go(self, token: UUID) -> None:

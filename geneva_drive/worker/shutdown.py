@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -13,6 +14,9 @@ __all__ = ["LEFT_AT_ONCE", "handling_signals"]
 
 LEFT_AT_ONCE = 1
 """The exit status after a second signal."""
+
+_LAST_WORDS = 2.0
+"""Seconds that the second signal gives the process to tell that it is dead."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -31,13 +35,22 @@ def handling_signals(on_first: Callable[[], None], on_second: Callable[[], None]
     def handle(_signal: int, _frame: FrameType | None) -> None:
         nonlocal seen
         seen += 1
+        # In threads of their own: the one that was interrupted may hold the very lock that they need, or be
+        # in the middle of a statement on the same connection. Started the low way, which takes no lock.
         if seen == 1:
-            on_first()
+            _thread.start_new_thread(on_first, ())
             return
-        # In a thread of its own: this one may be in the middle of a statement on the same connection.
-        last_words = threading.Thread(target=on_second, daemon=True)
-        last_words.start()
-        last_words.join(timeout=2)
+        said = _thread.allocate_lock()
+        said.acquire()
+
+        def last_words() -> None:
+            try:
+                on_second()
+            finally:
+                said.release()
+
+        _thread.start_new_thread(last_words, ())
+        said.acquire(timeout=_LAST_WORDS)
         os._exit(LEFT_AT_ONCE)
 
     before = {each: signal.signal(each, handle) for each in _SIGNALS}
