@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from geneva_drive.definition.durations import checked_duration
 
-__all__ = ["Cancel", "Finish", "FlowControl", "Pause", "Reattempt", "Skip", "Suspend", "unwrap"]
+__all__ = ["Cancel", "Finish", "FlowControl", "Pause", "Reattempt", "Skip", "Suspend", "is_failure", "unwrap"]
 
 
 class FlowControl(BaseException):
@@ -86,6 +86,17 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether this is the step's own failure, and not what ends processes (``SystemExit`` and its kind).
+
+    A group that holds both flow control and a real error is a ``BaseExceptionGroup``, and a failure.
+    """
+    leaves = list(_leaves(error))
+    return any(isinstance(leaf, Exception) for leaf in leaves) and all(
+        isinstance(leaf, Exception | FlowControl | asyncio.CancelledError) for leaf in leaves
+    )
 
 
 def unwrap(error: BaseException) -> FlowControl | None:

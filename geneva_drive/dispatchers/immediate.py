@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from typing import Any
@@ -12,6 +13,8 @@ from geneva_drive.execution.executor import execute
 
 __all__ = ["Immediate"]
 
+logger = logging.getLogger("geneva_drive.dispatch")
+
 _state = threading.local()
 
 
@@ -19,7 +22,7 @@ class Immediate(Dispatcher):
     """Run what is due in the thread that committed it. Waits are left scheduled.
 
     A run that schedules further work does not recurse: what comes while one is running is queued behind
-    it. A step's exception is recorded, logged by the dispatch, and does not reach the caller.
+    it. A step's exception is recorded and logged; it neither reaches the caller nor stops what is queued.
     """
 
     supports_queues = True
@@ -36,7 +39,10 @@ class Immediate(Dispatcher):
         try:
             while _state.queue:
                 due, using = _state.queue.popleft()
-                execute(due, using=using)
+                try:
+                    execute(due, using=using)
+                except Exception:
+                    logger.exception("Execution %s, or one that followed it, failed.", due)
         finally:
             _state.queue = None
         return None

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.db import DataError, InterfaceError, OperationalError, connections, router, transaction
 from django.db.transaction import TransactionManagementError
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.definition import flow
 from geneva_drive.definition.decisions import (
     CANCELED_MEANWHILE,
     SUCCESS,
@@ -29,14 +30,13 @@ from geneva_drive.definition.decisions import (
 from geneva_drive.events import Pending, precondition_checked
 from geneva_drive.execution import handover, preconditions
 from geneva_drive.execution.handover import Candidate
-from geneva_drive.execution.performing import Ending, Performance, perform
+from geneva_drive.execution.performing import Ending, Performance, perform, row_of
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import errors, outbox, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import (
     alias_of,
     in_transaction,
-    is_lost_connection,
     lock_execution,
     lock_workflow,
     write_first,
@@ -180,7 +180,8 @@ def put_off_unprepared(
     if workflow is None or execution is None or execution.state != ExecutionState.SCHEDULED:
         return
     now = clock.now(using)
-    verdict = preconditions.put_off(execution, now, error)
+    # In ASCII, which every column holds: this is the last line of defence.
+    verdict = preconditions.put_off(execution, now, errors.ascii_only(errors.record(error)))
     if isinstance(verdict, Decision):
         apply_decision(workflow, execution, verdict, now=now, pending=pending)
         transitions.flush(workflow)
@@ -210,12 +211,18 @@ def _advance(
         if isinstance(verdict, preconditions.Proceed):
             token = uuid4()
             transitions.begin(
-                workflow, execution, now=now, process=runner.process_id, token=token, handed_over=handed_over
+                workflow,
+                execution,
+                now=now,
+                process=runner.process_id,
+                token=token,
+                handed_over=handed_over,
+                pending=pending,
             )
             transitions.flush(execution)
             transitions.flush(workflow)
             pending.add(precondition_checked, workflow, execution=execution, verdict="proceed")
-            return Performance(_fresh(workflow), execution, verdict.definition, token, error=verdict.error)
+            return _performance(workflow, execution, verdict, token)
         if isinstance(verdict, preconditions.PutOff):
             transitions.defer(execution, now=now, until=verdict.until, error=verdict.error)
             transitions.flush(execution)
@@ -249,16 +256,17 @@ def _leave(workflow: Workflow, following: StepExecution | None) -> None:
     transitions.flush(workflow)
 
 
-def _fresh(workflow: Workflow) -> Workflow:
-    """Return another instance of the same row: what was set on this one must not reach a body."""
-    deferred = workflow.get_deferred_fields()
-    names = [field.attname for field in workflow._meta.concrete_fields if field.attname not in deferred]
-    fresh = type(workflow).from_db(workflow._state.db, names, [workflow.__dict__[name] for name in names])
+def _performance(
+    workflow: Workflow, execution: StepExecution, verdict: preconditions.Proceed, token: UUID
+) -> Performance:
+    """Give the body an instance of its own: what was set on this one must not reach it."""
+    row = row_of(workflow)
+    fresh = type(workflow).from_db(workflow._state.db, list(row), list(row.values()))
     cached = workflow._state.fields_cache
     if "hero" in cached:
         # The look-up that the preconditions made; the row was locked a moment ago.
         fresh._state.fields_cache["hero"] = cached["hero"]
-    return fresh
+    return Performance(fresh, execution, verdict.definition, token, error=verdict.error, row=row)
 
 
 # -- finalize
@@ -268,31 +276,18 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
     """Write how it ended and what follows, fenced; maybe with the next one already claimed."""
     decision = decide(performance, ending)
     if decision is SUCCESS:
-        handed = _at_once(performance, runner)
+        handed = handover.at_once(performance, runner)
         if handed is not None:
             return handed.following
     # After an exception nothing is claimed: it is raised to the runner, which must not hold anything then.
     go_on = ending.error is None
     try:
         return _finalize(performance, decision, runner, go_on=go_on)
-    except DataError:
-        if decision.error is None:
+    except (DataError, OperationalError) as error:
+        if decision.error is None or not errors.is_encoding_problem(error):
             raise
         # A column of fewer characters than Unicode has: better without accents than unrecorded.
         return _finalize(performance, _in_ascii(decision), runner, go_on=go_on)
-
-
-def _at_once(performance: Performance, runner: Runner) -> handover.Handed | None:
-    """Try the short way; where its statement fails, the portable way tries again, fenced."""
-    connection = connections[alias_of(performance.execution)]
-    try:
-        return handover.at_once(performance, runner)
-    except (OperationalError, InterfaceError) as error:
-        if connection.in_atomic_block:
-            raise
-        if is_lost_connection(error, connection):
-            connection.close()
-        return None
 
 
 def decide(performance: Performance, ending: Ending) -> Decision:
@@ -302,7 +297,7 @@ def decide(performance: Performance, ending: Ending) -> Decision:
     if ending.error is None:
         return SUCCESS
     record = errors.record(ending.error)
-    if isinstance(ending.error, Exception):
+    if flow.is_failure(ending.error):
         return decide_error(record)
     # SystemExit and its kind end processes: a crash, though this one could be caught.
     definition, execution = performance.definition, performance.execution
@@ -351,7 +346,7 @@ def _finalize_locked(
 ) -> tuple[Performance | None, bool]:
     """Inside a transaction: lock, fence, apply, and maybe prepare the next. Returns (next, fenced)."""
     using = alias_of(performance.execution)
-    workflow = lock_workflow(Workflow, performance.workflow.pk, using)
+    workflow = lock_workflow(Workflow, performance.workflow_pk, using)
     execution = lock_execution(workflow, performance.execution.pk) if workflow is not None else None
     if (
         workflow is None
@@ -381,7 +376,7 @@ def _report_fenced(performance: Performance, pending: Pending) -> None:
     logger.warning(
         "Execution %s of workflow %s (%s) was moved while its body ran; its end is not recorded.",
         performance.execution.pk,
-        performance.workflow.pk,
+        performance.workflow_pk,
         performance.execution.step_name,
     )
     transitions.finalized(performance.workflow, performance.execution, pending, fenced=True)
@@ -397,7 +392,7 @@ def _perform_atomic(performance: Performance, runner: Runner) -> tuple[Performan
     ending = Ending()
     try:
         with transaction.atomic(using=using):
-            write_first(Workflow, performance.workflow.pk, using)
+            write_first(Workflow, performance.workflow_pk, using)
             ending = perform(performance)
             if ending.error is not None:
                 raise ending.error
@@ -408,7 +403,7 @@ def _perform_atomic(performance: Performance, runner: Runner) -> tuple[Performan
                     "transaction.atomic() block of its own."
                 )
             _point("performed")
-            following, fenced = _finalize_locked(performance, decide(performance, ending), runner, pending)
+            following, fenced = _finalize_atomic(performance, decide(performance, ending), runner, pending)
             if fenced:
                 raise _Fenced
             _point("finalizing")
@@ -425,6 +420,21 @@ def _perform_atomic(performance: Performance, runner: Runner) -> tuple[Performan
     return following, ending
 
 
+def _finalize_atomic(
+    performance: Performance, decision: Decision, runner: Runner, pending: Pending
+) -> tuple[Performance | None, bool]:
+    """Finalize in the body's transaction. What follows may fail to be prepared; what is done stays done."""
+    try:
+        with transaction.atomic(using=alias_of(performance.execution)):
+            return _finalize_locked(performance, decision, runner, pending)
+    except (OperationalError, InterfaceError, DataError):
+        raise
+    except Exception:
+        logger.exception("What follows execution %s could not be prepared.", performance.execution.pk)
+        pending.clear()
+        return _finalize_locked(performance, decision, runner, pending, go_on=False)
+
+
 def _is_simulated(error: BaseException) -> bool:
     return getattr(error, "simulates_death", False) is True
 
@@ -437,7 +447,7 @@ def give_back(performance: Performance) -> bool:
     using = alias_of(performance.execution)
 
     def work() -> bool:
-        workflow = lock_workflow(Workflow, performance.workflow.pk, using)
+        workflow = lock_workflow(Workflow, performance.workflow_pk, using)
         execution = lock_execution(workflow, performance.execution.pk) if workflow is not None else None
         if workflow is None or execution is None or execution.state != ExecutionState.IN_PROGRESS:
             return False
@@ -455,7 +465,7 @@ def take_back(workflow: Workflow, execution: StepExecution, now: datetime) -> bo
         apply_decision(workflow, execution, CANCELED_MEANWHILE, now=now, pending=pending)
     else:
         stop = workflow.pause_requested_at is not None
-        transitions.unbegin(workflow, execution, now=now)
+        transitions.unbegin(workflow, execution, now=now, pending=pending)
         if stop:
             transitions.hold(execution)
             transitions.move(

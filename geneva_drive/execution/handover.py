@@ -14,11 +14,10 @@ from uuid import uuid4
 from geneva_drive import clock
 from geneva_drive.events import execution_finalized, precondition_checked, workflow_transitioned
 from geneva_drive.execution import statements
-from geneva_drive.execution.performing import Performance
+from geneva_drive.execution.performing import Performance, row_of
 from geneva_drive.lifecycle import scheduling
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.registry import registry
-from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 
@@ -64,7 +63,8 @@ def begin_at_once(
     candidate: Candidate, runner: Runner, using: str, *, skip_locked: bool = False
 ) -> Performance | None:
     """Prepare a plain step in one statement, or return None, in which case nothing was written."""
-    if not statements.can_run(using):
+    # A state that moves: whoever wants to be told of that is told by the portable way.
+    if not statements.can_run(using) or workflow_transitioned.receivers:
         return None
     cls = registry.get(candidate.type)
     if cls is None:
@@ -88,33 +88,36 @@ def begin_at_once(
     if rows is None:
         return None
     workflow, execution = rows
+    row = row_of(workflow)
     if hero is not _NoHeroNeeded:
         workflow._state.fields_cache["hero"] = hero
     if precondition_checked.receivers:
         precondition_checked.send_robust(cls, workflow=workflow, execution=execution, verdict="proceed")
-    return Performance(workflow, execution, definition, token)
+    return Performance(workflow, execution, definition, token, row=row)
 
 
 def at_once(performance: Performance, runner: Runner) -> Handed | None:
     """End a step that succeeded in one statement, or return None, in which case nothing was written."""
-    workflow, execution = performance.workflow, performance.execution
+    execution = performance.execution
     using = alias_of(execution)
-    cls = type(workflow)
-    if not statements.can_run(using):
+    if not statements.can_run(using) or workflow_transitioned.receivers:
         return None
+    # Not the body's own instance: that one may have anything set on it.
+    workflow = performance.as_claimed()
+    cls = type(workflow)
     following = cls.steps.next_after(execution.step_name)
     now = clock.now(using)
     if following is None:
-        # The state moves: whoever wants to be told of that is told by the portable way.
-        if workflow_transitioned.receivers:
-            return None
         if not statements.finish(using, workflow.pk, execution.pk, performance.token, now):
             return None
         _note_end(performance, now)
         return Handed(None)
     if not _is_plain(cls, following):
         return None
-    built = scheduling.build(workflow, following, now=now)
+    try:
+        built = scheduling.build(workflow, following, now=now)
+    except Exception:  # noqa: BLE001 - options that cannot be read: the portable way deals with them
+        return None
     if clock.utc(built.scheduled_for) > now or not runner.may_go_on(built, execution.queue):
         return None
     hero = _present_hero(cls, workflow.hero_type_id, workflow.hero_id, using)
@@ -128,18 +131,27 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
     built.process_id = runner.process_id
     built.attempt_token = token
     built.handed_over = True
-    row = statements.hand_over(using, workflow.pk, execution.pk, performance.token, built, now)
-    if row is None:
+    written = statements.hand_over(
+        using, workflow.pk, execution.pk, performance.token, built, now, built_with=workflow.job_options
+    )
+    if written is None:
         return None
-    built.pk, metadata, job_options = row
+    built.pk, metadata = written
     built._state.adding = False
     _note_end(performance, now)
-    fresh = _successor_instance(workflow, built, moment, metadata, job_options)
+    row = performance.row | {
+        "metadata": statements.decode("metadata", using, metadata),
+        "current_step_name": built.step_name,
+        "next_step_name": built.step_name,
+        "updated_at": moment,
+        "state": WorkflowState.PERFORMING,
+    }
+    fresh = cls.from_db(using, list(row), list(row.values()))
     if hero is not _NoHeroNeeded:
         fresh._state.fields_cache["hero"] = hero
     if precondition_checked.receivers:
         precondition_checked.send_robust(cls, workflow=fresh, execution=built, verdict="proceed")
-    return Handed(Performance(fresh, built, following, token))
+    return Handed(Performance(fresh, built, following, token, row=row))
 
 
 def _is_plain(cls: type[Workflow], definition: StepDefinition) -> bool:
@@ -175,21 +187,3 @@ def _note_end(performance: Performance, now: datetime) -> None:
     if execution_finalized.receivers:
         workflow = performance.workflow
         execution_finalized.send_robust(type(workflow), workflow=workflow, execution=execution, fenced=False)
-
-
-def _successor_instance(
-    workflow: Workflow, built: StepExecution, moment: datetime, metadata: Any, job_options: Any
-) -> Workflow:
-    """Return the instance for the next body: the row as it is now, nothing of what was set on the old."""
-    using = alias_of(workflow)
-    names = [each.attname for each in workflow._meta.concrete_fields if each.attname in workflow.__dict__]
-    values = {name: workflow.__dict__[name] for name in names}
-    values |= {
-        "metadata": statements.decode("metadata", using, metadata),
-        "job_options": statements.decode("job_options", using, job_options),
-        "current_step_name": built.step_name,
-        "next_step_name": built.step_name,
-        "updated_at": moment,
-        "state": WorkflowState.PERFORMING,
-    }
-    return type(workflow).from_db(using, list(values), list(values.values()))

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["Ending", "Performance", "perform"]
+__all__ = ["Ending", "Performance", "perform", "row_of"]
 
 logger = logging.getLogger("geneva_drive.step")
 
@@ -43,7 +43,8 @@ class Performance:
     """An execution in progress, with the instance that its body receives.
 
     ``token`` is what makes it ours; ``error`` is what a precondition raised, in which case there is no
-    body to run.
+    body to run. ``row`` has the workflow's columns as they were claimed: what a body sets on its instance
+    must not reach the next one.
     """
 
     workflow: Workflow
@@ -51,6 +52,22 @@ class Performance:
     definition: StepDefinition | None
     token: UUID
     error: BaseException | None = None
+    row: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def workflow_pk(self) -> Any:
+        return self.execution.workflow_id
+
+    def as_claimed(self) -> Workflow:
+        """Return another instance, as the row was when it was claimed."""
+        cls = type(self.workflow)
+        return cls.from_db(self.execution._state.db, list(self.row), list(self.row.values()))
+
+
+def row_of(workflow: Workflow) -> dict[str, Any]:
+    """Return the loaded columns of a workflow."""
+    names = [each.attname for each in workflow._meta.concrete_fields]
+    return {name: workflow.__dict__[name] for name in names if name in workflow.__dict__}
 
 
 @dataclass(frozen=True, slots=True)

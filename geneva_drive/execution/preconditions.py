@@ -78,10 +78,10 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
     cls = type(workflow)
     # Before the hero: code that does not know the class does not know either whether it needs one.
     if not cls._geneva.is_startable:
-        error: Exception = WorkflowNotDefinedError(
+        unknown = WorkflowNotDefinedError(
             f"{workflow}: this code declares no workflow class {workflow.type!r}."
         )
-        return put_off(execution, now, error)
+        return put_off(execution, now, errors.record(unknown))
     definition = workflow.steps.resolve(execution.step_name)
     try:
         with _read_only(workflow, execution, definition):
@@ -95,7 +95,7 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
     if found is not None:
         return found
     if definition is None:
-        return put_off(execution, now, StepNotDefinedError(_undefined(workflow, execution)))
+        return put_off(execution, now, errors.record(StepNotDefinedError(_undefined(workflow, execution))))
     return Proceed(definition)
 
 
@@ -154,12 +154,12 @@ def _undefined(workflow: Workflow, execution: StepExecution) -> str:
     )
 
 
-def put_off(execution: StepExecution, now: datetime, error: Exception) -> PutOff | Decision:
+def put_off(execution: StepExecution, now: datetime, error: ErrorRecord) -> PutOff | Decision:
     """Defer what this code cannot run, for a bounded time; then it fails and the workflow pauses."""
     grace = settings.UNDEFINED_STEP_GRACE
     spent = now - clock.utc(execution.deferred_since) if execution.deferred_since else timedelta(0)
     if spent >= grace:
-        return decide_error(errors.record(error))
+        return decide_error(error)
     # About twenty looks within the grace, spread so that a crowd of rows does not come back at once.
     pause = min(grace / 20, timedelta(seconds=15)) * random.uniform(0.5, 1.5)
-    return PutOff(now + min(pause, grace - spent), errors.record(error))
+    return PutOff(now + min(pause, grace - spent), error)

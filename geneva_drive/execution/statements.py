@@ -7,11 +7,14 @@ workflow that did not come from the fenced execution would let a late finisher m
 
 from __future__ import annotations
 
+import logging
+from contextlib import nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db import connections
+from django.db import Error, connections, transaction
 
+from geneva_drive.lifecycle.locking import is_lost_connection
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
@@ -27,6 +30,8 @@ else:
     _Row = TypeVar("_Row")
 
 __all__ = ["begin", "can_run", "decode", "finish", "hand_over", "load"]
+
+logger = logging.getLogger("geneva_drive.executor")
 
 # Columns that a handed-over row gets; every other column is nullable or has a database default.
 _COLUMNS = (
@@ -84,9 +89,22 @@ def begin(
 
 
 def hand_over(
-    using: str, workflow_id: Any, execution_id: Any, token: UUID, following: StepExecution, now: datetime
-) -> tuple[Any, Any, Any] | None:
-    """End an execution and insert the next, claimed; return its key, and the workflow's JSON as stored."""
+    using: str,
+    workflow_id: Any,
+    execution_id: Any,
+    token: UUID,
+    following: StepExecution,
+    now: datetime,
+    *,
+    built_with: Any,
+) -> tuple[Any, Any] | None:
+    """End an execution and insert the next, claimed; return its key, and the workflow's metadata as stored.
+
+    Parameters
+    ----------
+    built_with
+        The job options that ``following`` was built with. Nothing is written if the row has others by now.
+    """
     parameters: dict[str, Any] = {name: getattr(following, name) for name in _COLUMNS}
     parameters |= {"scheduled_for": now, "started_at": now, "created_at": now, "state": str(following.state)}
     parameters |= {
@@ -95,8 +113,9 @@ def hand_over(
         "execution": execution_id,
         "token": token,
         "now": now,
+        "job_options": _prepared("job_options", using, built_with),
     }
-    row: tuple[Any, Any, Any] | None = _run(using, _hand_over_sql(using), parameters)
+    row: tuple[Any, Any] | None = _run(using, _hand_over_sql(using), parameters)
     return row
 
 
@@ -123,6 +142,11 @@ def decode(name: str, using: str, value: Any) -> Any:
     return field.from_db_value(value, None, connections[using])
 
 
+def _prepared(name: str, using: str, value: Any) -> Any:
+    field: Any = Workflow._meta.get_field(name)
+    return None if value is None else field.get_db_prep_value(value, connections[using])
+
+
 _NEVER_LOADED = {"ongoing_key", "active_workflow", "error_message", "error_traceback", "cursor"}
 
 
@@ -133,9 +157,20 @@ def _loaded(model: type[models.Model]) -> tuple[Any, ...]:
 
 
 def _run(using: str, sql: str, parameters: dict[str, Any]) -> Any:
-    with connections[using].cursor() as cursor:
-        cursor.execute(sql, {**_STATES, **parameters})
-        return cursor.fetchone()
+    connection = connections[using]
+    inside = connection.in_atomic_block
+    try:
+        # A caller's transaction must not be spoilt by a statement that fails.
+        with transaction.atomic(using=using) if inside else nullcontext(), connection.cursor() as cursor:
+            cursor.execute(sql, {**_STATES, **parameters})
+            return cursor.fetchone()
+    except Error as error:
+        # The portable way meets the same, and deals with it. If the statement did commit and only its answer
+        # was lost, that one is fenced, and what was begun is held by no thread: its process recovers it.
+        logger.info("A statement failed (%s); the portable way follows.", error)
+        if not inside and is_lost_connection(error, connection):
+            connection.close()
+        return None
 
 
 def _tables(using: str) -> tuple[str, str]:
@@ -159,7 +194,7 @@ WITH w AS (
     SET state = %(in_progress)s, started_at = %(now)s, process_id = %(process)s, attempt_token = %(token)s,
         handed_over = false
     FROM w WHERE x.id = %(execution)s AND x.workflow_id = w.id AND x.state = %(scheduled)s
-        AND x.scheduled_for <= %(now)s
+        AND x.scheduled_for <= %(now)s AND x.deferred_since IS NULL
     RETURNING {_listed(StepExecution, "x")}
 ), u AS (
     UPDATE {workflow} AS v
@@ -174,7 +209,7 @@ SELECT {_listed(Workflow, "u")}, {_listed(StepExecution, "e")} FROM u, e
 
 _END = """
 WITH w AS (
-    SELECT id, metadata, job_options FROM {workflow}
+    SELECT id, metadata FROM {workflow}
     WHERE id = %(workflow)s AND state = %(performing)s {unless} FOR UPDATE
 ), d AS (
     UPDATE {execution} AS e SET state = %(completed)s, outcome = %(success)s, finished_at = %(now)s
@@ -192,7 +227,8 @@ def _hand_over_sql(using: str) -> str:
     key, key_value = ("id, ", "%(id)s, ") if given_key else ("", "")
     columns = ", ".join(quote(name) for name in _COLUMNS)
     values = ", ".join(f"%({name})s" for name in _COLUMNS)
-    end = _END.format(workflow=workflow, execution=execution, unless="AND pause_requested_at IS NULL")
+    unless = "AND pause_requested_at IS NULL AND job_options::text IS NOT DISTINCT FROM %(job_options)s::text"
+    end = _END.format(workflow=workflow, execution=execution, unless=unless)
     return f"""{end}, u AS (
     UPDATE {workflow} AS v
     SET current_step_name = %(step_name)s, next_step_name = %(step_name)s, updated_at = %(now)s
@@ -203,7 +239,7 @@ def _hand_over_sql(using: str) -> str:
     SELECT {key_value}u.id, {values} FROM u
     RETURNING id
 )
-SELECT i.id, w.metadata, w.job_options FROM i, w
+SELECT i.id, w.metadata FROM i, w
 """
 
 

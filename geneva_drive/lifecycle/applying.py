@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from geneva_drive.definition.decisions import Then
-from geneva_drive.lifecycle import scheduling, transitions
+from geneva_drive.lifecycle import errors, scheduling, transitions
 from geneva_drive.states import WorkflowState
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from geneva_drive.models.workflow import Workflow
 
 __all__ = ["apply_decision"]
+
+logger = logging.getLogger("geneva_drive.lifecycle")
 
 _ENDINGS = {
     Then.PAUSE: WorkflowState.PAUSED,
@@ -37,6 +41,22 @@ def apply_decision(
         What comes next, not yet written: the caller either claims it in the same commit or writes it as
         scheduled and dispatches it. The workflow is not flushed for the same reason.
     """
+    following, built, problem = None, None, None
+    stop = workflow.pause_requested_at is not None
+    if decision.then in (Then.NEXT, Then.SAME):
+        following = _following(workflow, execution, decision)
+    if following is not None:
+        try:
+            built = _build(workflow, following, decision, now=now, held=stop)
+        except Exception as error:
+            # Options that were written by hand, or by other code. The step that ended must be recorded all
+            # the same, and what cannot be scheduled must not stop others.
+            logger.exception("%s: its step %s could not be scheduled.", workflow, following.name)
+            problem = errors.record(error)
+            decision = replace(
+                decision,
+                notes={**decision.notes, "not_scheduled": f"{problem.class_name}: {problem.message}"},
+            )
     transitions.end(execution, decision, now=now)
     # Before the next row is written: the database allows one active execution.
     transitions.flush(execution)
@@ -48,27 +68,30 @@ def apply_decision(
         pointed_at = execution.step_name if state == WorkflowState.PAUSED else None
         transitions.move(workflow, state, now=now, next_step_name=pointed_at, pending=pending)
         return None
-    following = _following(workflow, execution, decision)
     if following is None:
         # Also while a pause is asked for: there is nothing left to hold.
         transitions.move(workflow, WorkflowState.FINISHED, now=now, next_step_name=None, pending=pending)
         return None
-    stop = workflow.pause_requested_at is not None
     transitions.move(
         workflow,
-        WorkflowState.PAUSED if stop else WorkflowState.READY,
+        WorkflowState.PAUSED if stop or problem is not None else WorkflowState.READY,
         now=now,
         next_step_name=following.name,
         pending=pending,
     )
-    repeats = decision.then is Then.SAME
+    return built
+
+
+def _build(
+    workflow: Workflow, following: StepDefinition, decision: Decision, *, now: datetime, held: bool
+) -> StepExecution:
     return scheduling.build(
         workflow,
         following,
         now=now,
-        wait=decision.wait if repeats else None,
+        wait=decision.wait if decision.then is Then.SAME else None,
         crashes=decision.crashes,
-        held=stop,
+        held=held,
     )
 
 

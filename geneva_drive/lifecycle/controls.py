@@ -64,7 +64,7 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
             raise _wrong_state(locked, "resumed", "a paused")
         execution = lock_active_execution(locked)
         if execution is not None:
-            definition = _defined(locked, execution.step_name, "resumed")
+            _defined(locked, execution.step_name, "resumed")
             transitions.release(execution, now=now)
             transitions.flush(execution)
             transitions.move(
@@ -165,10 +165,15 @@ def _control(
     reason: str,
     **details: Any,
 ) -> None:
+    if workflow._state.adding:
+        raise InvalidStateError(
+            f"{workflow.type}: this workflow was not started yet. Call start() or save()."
+        )
     using = alias_of(workflow)
     pending = Pending()
 
     def work() -> Workflow:
+        pending.clear()
         locked = lock_workflow(type(workflow), workflow.pk, using)
         if locked is None:
             raise InvalidStateError(f"Workflow {workflow.pk} is gone; it cannot be changed.")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import traceback
 
+from django.db import DatabaseError, DataError
+
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import ErrorRecord
 
-__all__ = ["ascii_only", "record"]
+__all__ = ["ascii_only", "is_encoding_problem", "record"]
 
 _CLASS_CHARACTERS = 255
 _CUT = "\n… cut here …\n"
+# MySQL and MariaDB: incorrect string value, cannot convert string, impossible conversion.
+_ENCODING_CODES = frozenset({1366, 3854, 3988})
 
 
 def record(error: BaseException) -> ErrorRecord:
@@ -26,7 +30,19 @@ def record(error: BaseException) -> ErrorRecord:
 
 def ascii_only(error: ErrorRecord) -> ErrorRecord:
     """The same in ASCII, for a column whose character set holds less than Unicode."""
-    return ErrorRecord(*(_ascii(text) for text in (error.class_name, error.message, error.traceback)))
+    return ErrorRecord(
+        class_name=_ascii(error.class_name)[:_CLASS_CHARACTERS],
+        message=_ascii(error.message),
+        traceback=_ascii(error.traceback),
+    )
+
+
+def is_encoding_problem(error: DatabaseError) -> bool:
+    """Whether a column may have refused a text for its characters."""
+    if isinstance(error, DataError):
+        return True
+    cause = error.__cause__ or error
+    return bool(cause.args) and cause.args[0] in _ENCODING_CODES
 
 
 def _ascii(text: str) -> str:

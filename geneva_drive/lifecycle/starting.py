@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db import IntegrityError, connections, models, router, transaction
+from django.db import IntegrityError, connections, models, router
 
 from geneva_drive import clock
 from geneva_drive.definition import options as job_options_of
@@ -16,7 +17,6 @@ from geneva_drive.states import ONGOING, WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     from geneva_drive.models.workflow import Workflow
 
@@ -54,6 +54,12 @@ def _fill(workflow: Workflow, now: datetime) -> None:
         workflow.state = WorkflowState.READY
 
 
+def _moment(at: datetime | None) -> datetime | None:
+    if at is not None and not isinstance(at, datetime):
+        raise TypeError(f"at={at!r} is not a moment. Give a datetime.")
+    return None if at is None else clock.utc(at)
+
+
 def save_new(workflow: Workflow, *, using: str | None = None) -> None:
     """Write a workflow and its first execution, in one transaction, and dispatch after it.
 
@@ -67,7 +73,7 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
     workflow.check_hero(alias)
     now = clock.now(alias)
     _fill(workflow, now)
-    start_at = workflow._start_at
+    base = _moment(workflow._start_at)
     pending = Pending()
 
     key = workflow.pk
@@ -80,7 +86,6 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
         models.Model.save(workflow, using=alias, force_insert=True)
         first = scheduling.first_step(workflow)
         if first is not None:
-            base = clock.utc(start_at) if start_at is not None else None
             execution = scheduling.build(workflow, first, now=now, base=base)
             execution.save(using=alias, force_insert=True)
             outbox.send(execution)
@@ -138,8 +143,8 @@ def find_ongoing(cls: type[_W], hero_type_id: Any, hero_id: Any, using: str) -> 
     )
     if not connections[using].features.has_select_for_update:
         return rows.first()
-    with transaction.atomic(using=using):
-        return rows.select_for_update().first()
+    # It waits for whoever holds the row, and may be the one that a deadlock is solved by.
+    return in_transaction(using, lambda: rows.select_for_update().first())
 
 
 def _refuse_former(workflow: Workflow, using: str) -> None:
@@ -167,6 +172,8 @@ def get_or_start(cls: type[_W], hero: models.Model | None, *, using: str, **give
     """Return the ongoing run of ``hero``, or start one."""
     if hero is not None:
         probe = cls(hero=hero)
+        # First: a key from another database would find another hero's run.
+        probe.check_hero(using)
         existing = (
             cls._base_manager.using(using)
             .filter(
@@ -229,7 +236,7 @@ def _start_batch(
     job_options: Mapping[str, Any] | None,
     using: str,
 ) -> tuple[list[_W], list[models.Model]]:
-    now = clock.now(using)
+    now, base = clock.now(using), _moment(at)
     rows: dict[tuple[Any, Any], _W] = {}
     passed: list[models.Model] = []
     heroes_by_key: dict[tuple[Any, Any], models.Model] = {}
@@ -246,6 +253,7 @@ def _start_batch(
     pending = Pending()
 
     def work() -> list[tuple[Any, Any]]:
+        pending.clear()
         taken = set()
         for type_id in {key[0] for key in rows}:
             ids = [row.hero_id for row in rows.values() if row.hero_type_id == type_id]
@@ -258,7 +266,7 @@ def _start_batch(
             )
             taken |= {(type_id, str(hero_id)) for hero_id in found.values_list("hero_id", flat=True)}
         fresh = [key for key in rows if key not in taken]
-        _insert([rows[key] for key in fresh], at, now, using, pending)
+        _insert([rows[key] for key in fresh], base, now, using, pending)
         pending.send_after_commit(using)
         return [key for key in rows if key in taken]
 
@@ -271,7 +279,7 @@ def _start_batch(
     return [row for key, row in rows.items() if key not in set(taken)], passed
 
 
-def _insert(rows: list[_W], at: datetime | None, now: datetime, using: str, pending: Pending) -> None:
+def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str, pending: Pending) -> None:
     if not rows:
         return
     manager = rows[0]._meta.concrete_model._base_manager  # type: ignore[union-attr]
@@ -286,7 +294,6 @@ def _insert(rows: list[_W], at: datetime | None, now: datetime, using: str, pend
         row._state.adding, row._state.db = False, using
         first = scheduling.first_step(row)
         if first is not None:
-            base = clock.utc(at) if at is not None else None
             executions.append(scheduling.build(row, first, now=now, base=base))
         pending.add(workflow_started, row)
     if executions:

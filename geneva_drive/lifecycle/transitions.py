@@ -41,6 +41,9 @@ __all__ = [
 ]
 
 
+_NO_ERROR: dict[str, Any] = {"error_class": None, "error_message": None, "error_traceback": None}
+
+
 def _change(row: Workflow | StepExecution, **values: Any) -> None:
     dirty: set[str] = row.__dict__.setdefault("_dirty", set())
     for name, value in values.items():
@@ -67,6 +70,7 @@ def begin(
     process: UUID | None,
     token: UUID,
     handed_over: bool = False,
+    pending: Pending,
 ) -> None:
     """Mark a scheduled execution as in progress, and its workflow as performing it."""
     moment = clock.local(now)
@@ -78,6 +82,10 @@ def begin(
         attempt_token=token,
         handed_over=handed_over,
     )
+    if execution.deferred_since is not None:
+        # What kept it from running is over.
+        _change(execution, **_NO_ERROR)
+    before = str(workflow.state)
     changes: dict[str, Any] = {
         "state": WorkflowState.PERFORMING,
         "current_step_name": execution.step_name,
@@ -88,9 +96,10 @@ def begin(
     if workflow.next_step_name != execution.step_name:
         changes["next_step_name"] = execution.step_name
     _change(workflow, **changes)
+    pending.add(workflow_transitioned, workflow, before=before, after=str(WorkflowState.PERFORMING))
 
 
-def unbegin(workflow: Workflow, execution: StepExecution, *, now: datetime) -> None:
+def unbegin(workflow: Workflow, execution: StepExecution, *, now: datetime, pending: Pending) -> None:
     """Give back an execution that was claimed and whose body was not begun."""
     _change(
         execution,
@@ -101,7 +110,9 @@ def unbegin(workflow: Workflow, execution: StepExecution, *, now: datetime) -> N
         handed_over=False,
         dispatched_at=None,
     )
+    before = str(workflow.state)
     _change(workflow, state=WorkflowState.READY, current_step_name=None, updated_at=clock.local(now))
+    pending.add(workflow_transitioned, workflow, before=before, after=str(WorkflowState.READY))
 
 
 def end(execution: StepExecution, decision: Decision, *, now: datetime) -> None:
@@ -182,9 +193,11 @@ def hold(execution: StepExecution) -> None:
 def release(execution: StepExecution, *, now: datetime) -> None:
     """Put a held execution back, to be dispatched again: at its time, or at once when that has passed.
 
-    A deferral begins anew, so that a second deploy gets its grace.
+    A deferral begins anew, so that a second deploy gets its grace, and so does the count of crashes.
     """
-    _change(execution, held=False, deferred_since=None, dispatched_at=None)
+    if execution.deferred_since is not None:
+        _change(execution, **_NO_ERROR)
+    _change(execution, held=False, deferred_since=None, dispatched_at=None, crashes=0)
 
 
 def reschedule(execution: StepExecution, *, at: datetime) -> None:

@@ -27,7 +27,11 @@ def hero_filter(name: str, hero: models.Model | models.QuerySet[Any] | None, usi
     if hero is None:
         return Q(**{f"{name}_type__isnull": True})
     if isinstance(hero, models.QuerySet):
-        model, keys = hero.model, hero.values("pk")
+        model = hero.model
+        keys: Any = hero.values("pk")
+        if hero.query.is_sliced:
+            # MySQL and MariaDB have no LIMIT inside IN (…).
+            keys = list(hero.values_list("pk", flat=True))
         content_type = ContentType.objects.db_manager(using).get_for_model(model, for_concrete_model=True)
         return Q(**{f"{name}_type": content_type, f"{name}_id__in": keys})
     if not isinstance(hero, models.Model):

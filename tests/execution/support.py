@@ -1,0 +1,55 @@
+"""What tests of running and moving workflows share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geneva_drive import StepExecution, Workflow
+from geneva_drive.execution.executor import execute
+from geneva_drive.execution.runner import Runner
+
+TRACE: list[Any] = []
+"""What bodies, hooks and conditions noted, in order. Emptied before each test."""
+
+
+class Base(Workflow):
+    """Gives the classes of the tests an app, and needs no hero."""
+
+    hero: Any
+    may_proceed_without_hero = True
+
+    class Meta:
+        abstract = True
+        app_label = "testapp"
+
+
+def active(workflow: Workflow) -> StepExecution:
+    """The one execution that is scheduled, waiting or in progress."""
+    return StepExecution.objects.using(workflow._state.db).active().get(workflow_id=workflow.pk)
+
+
+def history(workflow: Workflow) -> list[tuple[str, str, str | None]]:
+    """Step, state and outcome of each execution, oldest first."""
+    rows = StepExecution.objects.using(workflow._state.db).filter(workflow_id=workflow.pk).order_by("pk")
+    return list(rows.values_list("step_name", "state", "outcome"))
+
+
+def run(workflow: Workflow, *, straight_on: bool = False) -> int:
+    """Execute what is active, as a dispatcher would; refresh the instance. By default one step."""
+    try:
+        return execute(active(workflow).pk, using=workflow._state.db, runner=Runner(straight_on=straight_on))
+    finally:
+        workflow.refresh_from_db()
+
+
+def columns(row: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Every column of a row as the database has it now."""
+    fresh = type(row)._base_manager.using(row._state.db).get(pk=row.pk)
+    names = [field.attname for field in fresh._meta.concrete_fields if field.attname not in without]
+    return {name: getattr(fresh, name) for name in names}
+
+
+def everything(workflow: Workflow) -> list[dict[str, Any]]:
+    """Every column of the workflow and of its executions, to show that nothing changed."""
+    executions = StepExecution.objects.using(workflow._state.db).filter(workflow_id=workflow.pk)
+    return [columns(workflow), *(columns(row) for row in executions.order_by("pk"))]

@@ -1,0 +1,470 @@
+"""What is looked at before a body may run, in which order, and what each of them does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.contenttypes.models import ContentType
+from django.db import DatabaseError, connection
+from django.test import override_settings
+
+from geneva_drive import InvalidStateError, StepExecution, Workflow, cancel_if, removed_step, step
+from geneva_drive.execution import executor
+from geneva_drive.execution.executor import execute
+from geneva_drive.execution.runner import Runner
+from geneva_drive.testing import assert_state, assert_step, run_next_step, run_to_end, travel
+from tests.execution.support import TRACE, Base, active, everything, history, run
+from tests.testapp.models import Order
+
+pytestmark = pytest.mark.django_db
+
+
+class Ordered(Base):
+    """Notes each condition that is asked."""
+
+    may_proceed_without_hero = False
+
+    @cancel_if
+    def withdrawn(self) -> bool:
+        TRACE.append("cancel_if")
+        return bool(self.hero.withdrawn)
+
+    def unwanted(self) -> bool:
+        TRACE.append("skip_if")
+        return bool(self.metadata and self.metadata.get("unwanted"))
+
+    @step(skip_if="unwanted")
+    def first(self) -> None:
+        TRACE.append("first")
+
+    buried = removed_step()
+
+    def wanted(self) -> bool:
+        TRACE.append("run_if")
+        return bool(self.hero.number == "run")
+
+    @step(run_if="wanted")
+    def second(self) -> None:
+        TRACE.append("second")
+
+
+def test_the_class_is_asked_before_the_step_and_then_the_body_runs() -> None:
+    workflow = Ordered.start(Order.objects.create(number="run"))
+
+    run_to_end(workflow)
+
+    assert TRACE == ["cancel_if", "skip_if", "first", "cancel_if", "run_if", "second"]
+    assert_state(workflow, "finished")
+
+
+def test_a_step_whose_condition_holds_is_passed_over_and_its_body_does_not_run() -> None:
+    workflow = Ordered.start(Order.objects.create(number="run"), metadata={"unwanted": True})
+
+    run_to_end(workflow)
+
+    assert [name for name in TRACE if name in ("first", "second")] == ["second"]
+    assert history(workflow) == [("first", "skipped", "skipped"), ("second", "completed", "success")]
+
+
+def test_run_if_is_the_inverse_of_skip_if() -> None:
+    workflow = Ordered.start(Order.objects.create(number="no"))
+
+    run_to_end(workflow)
+
+    assert_step(workflow, "second", "skipped", "skipped")
+    assert_state(workflow, "finished")
+
+
+def test_a_condition_is_asked_at_each_attempt() -> None:
+    class AskedAgain(Base):
+        def enough(self) -> bool:
+            return len(TRACE) >= 2
+
+        @step(skip_if="enough")
+        def again(self) -> None:
+            TRACE.append("ran")
+            self.reattempt()
+
+    workflow = AskedAgain.start()
+
+    run_to_end(workflow)
+
+    assert TRACE == ["ran", "ran"]
+    assert [outcome for _, _, outcome in history(workflow)] == ["reattempted", "reattempted", "skipped"]
+
+
+@pytest.mark.parametrize(("given", "runs"), [(True, False), (False, True)])
+def test_a_condition_may_be_a_constant(given: bool, runs: bool) -> None:
+    class Constant(Base):
+        @step(skip_if=given)
+        def only(self) -> None:
+            TRACE.append("ran")
+
+    run_to_end(Constant.start())
+
+    assert bool(TRACE) is runs
+
+
+def test_cancel_if_ends_the_workflow_and_says_why() -> None:
+    workflow = Ordered.start(Order.objects.create(withdrawn=True))
+
+    run_next_step(workflow)
+
+    assert TRACE == ["cancel_if"]
+    execution = assert_step(workflow, "first", "canceled", "canceled")
+    assert execution.metadata == {"reason": "a cancel_if condition holds"}
+    assert execution.finished_at is not None
+    assert_state(workflow, "canceled")
+    assert workflow.next_step_name is None
+
+
+def test_cancel_if_is_asked_before_every_step() -> None:
+    order = Order.objects.create(number="run")
+    workflow = Ordered.start(order)
+    run_next_step(workflow)
+    Order.objects.update(withdrawn=True)
+
+    run_next_step(workflow)
+
+    assert_step(workflow, "second", "canceled", "canceled")
+
+
+def test_a_missing_hero_cancels_the_workflow_before_any_condition_is_asked() -> None:
+    order = Order.objects.create()
+    workflow = Ordered.start(order)
+    order.delete()
+
+    run_next_step(workflow)
+
+    assert TRACE == []
+    assert assert_step(workflow, "first", "canceled", "canceled").metadata == {
+        "reason": "the hero is missing"
+    }
+    assert_state(workflow, "canceled")
+
+
+def test_a_class_that_may_proceed_without_a_hero_proceeds_when_the_hero_is_deleted() -> None:
+    class Proceeds(Base):
+        @step
+        def only(self) -> None:
+            TRACE.append(self.hero)
+
+    order = Order.objects.create()
+    workflow = Proceeds.start(order)
+    order.delete()
+
+    run_next_step(workflow)
+
+    assert TRACE == [None]
+    assert_state(workflow, "finished")
+
+
+def test_a_hero_that_cannot_be_looked_up_is_no_missing_hero() -> None:
+    class Unreadable(Base):
+        may_proceed_without_hero = False
+
+        @step
+        def only(self) -> None:
+            TRACE.append("ran")
+
+    workflow = Unreadable.start(Order.objects.create())
+    # A content type of a model that is not installed any more.
+    ContentType.objects.filter(model="order").update(model="gone")
+    ContentType.objects.clear_cache()
+    try:
+        with pytest.raises(LookupError):
+            run_next_step(workflow)
+
+        assert TRACE == []
+        execution = assert_step(workflow, "only", "failed", "failed")
+        assert execution.error_class == "geneva_drive.exceptions.HeroModelGone"
+        assert "testapp.gone" in (execution.error_message or "")
+        assert_state(workflow, "paused")
+    finally:
+        ContentType.objects.clear_cache()
+
+
+def test_code_that_does_not_know_the_class_does_not_judge_the_hero() -> None:
+    order = Order.objects.create()
+    workflow = Ordered.start(order)
+    order.delete()
+    Workflow.objects.filter(pk=workflow.pk).update(type="testapp.FromNewerCode")
+
+    run(Workflow.objects.get(pk=workflow.pk))
+
+    assert history(workflow) == [("first", "scheduled", None)]
+    assert active(workflow).deferred_since is not None
+
+
+def test_a_missing_hero_is_seen_before_a_step_that_is_not_defined() -> None:
+    order = Order.objects.create()
+    workflow = Ordered.start(order)
+    StepExecution.objects.update(step_name="from_newer_code")
+    order.delete()
+
+    run(workflow)
+
+    assert history(workflow) == [("from_newer_code", "canceled", "canceled")]
+
+
+def test_a_gravestone_is_passed_over_before_any_condition_is_asked() -> None:
+    workflow = Ordered.start(Order.objects.create(withdrawn=True))
+    StepExecution.objects.update(step_name="buried")
+
+    run(workflow)
+
+    assert TRACE == []
+    assert history(workflow) == [("buried", "skipped", "skipped"), ("second", "scheduled", None)]
+
+
+def test_a_step_that_is_not_due_is_left_as_it_is() -> None:
+    class Later(Base):
+        @step(wait=timedelta(days=3))
+        def later(self) -> None:
+            TRACE.append("ran")
+
+    workflow = Later.start()
+    before = everything(workflow)
+
+    assert run(workflow) == 0
+
+    assert everything(workflow) == before
+    with travel(timedelta(days=3)):
+        assert run(workflow) == 1
+    assert TRACE == ["ran"]
+
+
+@pytest.mark.parametrize("state", ["waiting", "in_progress", "completed", "failed", "canceled", "skipped"])
+def test_an_execution_that_is_not_scheduled_any_more_is_left_as_it_is(state: str) -> None:
+    workflow = Ordered.start(Order.objects.create())
+    execution = active(workflow)
+    StepExecution.objects.update(state=state)
+    before = everything(workflow)
+
+    assert execute(execution.pk) == 0
+
+    assert everything(workflow) == before
+    assert TRACE == []
+
+
+@pytest.mark.parametrize("state", ["performing", "paused", "finished", "canceled"])
+def test_an_execution_of_a_workflow_that_is_not_ready_is_left_as_it_is(state: str) -> None:
+    workflow = Ordered.start(Order.objects.create())
+    Workflow.objects.update(state=state)
+    before = everything(workflow)
+
+    assert run(workflow) == 0
+
+    assert everything(workflow) == before
+    assert TRACE == []
+
+
+def test_an_execution_that_is_gone_is_no_error() -> None:
+    workflow = Ordered.start(Order.objects.create())
+    pk = active(workflow).pk
+    StepExecution.objects.all().delete()
+
+    assert execute(pk) == 0
+
+
+def test_a_second_delivery_changes_nothing() -> None:
+    workflow = Ordered.start(Order.objects.create(number="run"))
+    pk = active(workflow).pk
+    run(workflow)
+    before = everything(workflow)
+
+    assert execute(pk) == 0
+
+    assert everything(workflow) == before
+    assert TRACE.count("first") == 1
+
+
+def test_many_steps_that_are_passed_over_go_by_in_one_run() -> None:
+    class MostlySkipped(Base):
+        @step
+        def begin(self) -> None:
+            TRACE.append("begin")
+
+        checks = step.series(lambda self: TRACE.append("check"), waits=50 * [timedelta(0)], skip_if=True)
+
+        @step
+        def end(self) -> None:
+            TRACE.append("end")
+
+    workflow = MostlySkipped.start()
+
+    assert run(workflow, straight_on=True) == 2
+
+    assert TRACE == ["begin", "end"]
+    assert [state for _, state, _ in history(workflow)].count("skipped") == 50
+    assert_state(workflow, "finished")
+
+
+WORDS = {
+    "pause": lambda workflow: workflow.pause(),
+    "skip": lambda workflow: workflow.skip(),
+    "cancel": lambda workflow: workflow.cancel(),
+    "finish": lambda workflow: workflow.finish(),
+    "reattempt": lambda workflow: workflow.reattempt(),
+    "suspend": lambda workflow: workflow.suspend(),
+}
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("option", ["skip_if", "cancel_if"])
+def test_flow_words_are_refused_in_conditions(word: str, option: str) -> None:
+    def condition(workflow: Any) -> bool:
+        WORDS[word](workflow)
+        return False
+
+    class Deciding(Base):
+        looks = cancel_if(condition if option == "cancel_if" else lambda workflow: False)
+
+        @step(skip_if=condition if option == "skip_if" else False)
+        def only(self) -> None:
+            TRACE.append("ran")
+
+    workflow = Deciding.start()
+
+    with pytest.raises(InvalidStateError, match="condition or a hook"):
+        run(workflow)
+
+    assert TRACE == []
+    assert history(workflow) == [("only", "failed", "failed")]
+    assert_state(workflow, "paused")
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
+def test_a_condition_that_raises_leaves_its_row_begun_and_ended(error: BaseException) -> None:
+    def condition(workflow: Any) -> bool:
+        TRACE.append("asked")
+        raise error
+
+    class Raising(Base):
+        @step(skip_if=condition)
+        def only(self) -> None:
+            TRACE.append("ran")
+
+    workflow = Raising.start()
+
+    with pytest.raises(type(error)):
+        run(workflow)
+
+    first = workflow.executions.order_by("pk")[0]
+    assert TRACE == ["asked"]
+    assert first.started_at is not None
+    assert first.attempt_token is not None
+    assert first.finished_at is not None
+    assert first.state == "failed"
+    assert first.error_class == f"builtins.{type(error).__name__}"
+
+
+def test_a_condition_that_ends_the_process_counts_as_a_crash_of_its_step() -> None:
+    def condition(workflow: Any) -> bool:
+        raise SystemExit(3)
+
+    class Exiting(Base):
+        @step(skip_if=condition)
+        def only(self) -> None:
+            pass
+
+    workflow = Exiting.start()
+
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            run(workflow)
+
+    assert [(state, outcome) for _, state, outcome in history(workflow)] == 3 * [("failed", "recovered")]
+    assert_state(workflow, "paused")
+
+
+def failing_query(workflow: Any) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT no_such_column FROM geneva_drive_workflow")
+    return False
+
+
+def test_a_condition_whose_query_fails_does_not_take_the_completed_step_down() -> None:
+    class Querying(Base):
+        @step
+        def done(self) -> None:
+            TRACE.append("done")
+
+        @step(skip_if=failing_query)
+        def next(self) -> None:
+            TRACE.append("next")
+
+    workflow = Querying.start()
+
+    with pytest.raises(DatabaseError):
+        run(workflow, straight_on=True)
+
+    assert TRACE == ["done"]
+    assert history(workflow) == [("done", "completed", "success"), ("next", "failed", "failed")]
+    assert_state(workflow, "paused")
+    assert workflow.next_step_name == "next"
+
+
+def test_a_condition_whose_query_fails_before_the_first_step_is_recorded_too() -> None:
+    class QueryingFirst(Base):
+        @step(skip_if=failing_query)
+        def only(self) -> None:
+            TRACE.append("ran")
+
+    workflow = QueryingFirst.start()
+
+    with pytest.raises(DatabaseError, match="no_such_column"):
+        run(workflow)
+
+    assert history(workflow) == [("only", "failed", "failed")]
+    assert "no_such_column" in (workflow.executions.get().error_message or "")
+
+
+def test_what_a_condition_raised_is_fenced_like_a_body() -> None:
+    class Lost(Base):
+        @step(skip_if=lambda workflow: 1 / 0)
+        def only(self) -> None:
+            pass
+
+    workflow = Lost.start()
+    performance = executor.prepare(active(workflow).pk, using="default", runner=Runner())
+    assert performance is not None
+    workflow.cancel()
+
+    with pytest.raises(ZeroDivisionError):
+        executor.run(performance, Runner())
+
+    assert history(workflow) == [("only", "canceled", "canceled")]
+    assert workflow.executions.get().error_class == "builtins.ZeroDivisionError"
+    assert_state(workflow, "canceled")
+
+
+@override_settings(GENEVA_DRIVE={"UNDEFINED_STEP_GRACE": timedelta(0)})
+@pytest.mark.parametrize("name", ["__class__", "save", "hero", "_geneva", "nothing"])
+def test_a_step_name_reaches_no_attribute_that_is_not_a_step(name: str) -> None:
+    workflow = Ordered.start(Order.objects.create())
+    StepExecution.objects.update(step_name=name)
+    Workflow.objects.update(next_step_name=name)
+
+    assert run(workflow) == 0
+
+    assert history(workflow) == [(name, "failed", "failed")]
+    assert workflow.executions.get().error_class == "geneva_drive.exceptions.StepNotDefinedError"
+    assert_state(workflow, "paused")
+
+
+@override_settings(GENEVA_DRIVE={"UNDEFINED_STEP_GRACE": timedelta(0)})
+@pytest.mark.parametrize("label", ["os.system", "builtins.eval", "geneva_drive.Workflow", "testapp.Base", ""])
+def test_a_type_reaches_no_class_that_is_not_a_workflow_class(label: str) -> None:
+    workflow = Ordered.start(Order.objects.create())
+    Workflow.objects.update(type=label)
+    stored = Workflow.objects.get()
+
+    assert type(stored) is Workflow
+    assert run(stored) == 0
+    assert history(workflow) == [("first", "failed", "failed")]
+    assert workflow.executions.get().error_class == "geneva_drive.exceptions.WorkflowNotDefinedError"
+    stored.cancel()
+    assert_state(workflow, "canceled")
