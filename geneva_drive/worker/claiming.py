@@ -2,7 +2,7 @@
 
 The scan finds candidates through the index of what is due, one queue and priority after the other, so that
 it costs the same with a million rows that are finished, paused or due next month. Then their workflows are
-locked, passing over what others have locked, and each is prepared in a savepoint of its own.
+locked one by one, passing over what others have locked, and each is prepared in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -33,18 +33,25 @@ _PAGE = 20
 """Candidates looked at in one go, beyond what is wanted: others may have taken the first."""
 
 
-def claim(using: str, queues: list[str] | None, limit: int, runner: Runner) -> list[Performance]:
-    """Claim up to ``limit`` executions that are due, the most urgent first."""
-    claimed: list[Performance] = []
+def claim(using: str, queues: list[str] | None, limit: int, runner: Runner) -> Iterator[Performance]:
+    """Claim up to ``limit`` executions that are due, the most urgent first.
+
+    Each is committed when it is yielded: whatever goes wrong later, it is there to be run.
+    """
     found = buckets(using, queues)
     # Queues of one priority take turns: a long one must not keep the others waiting.
     found.sort(key=lambda bucket: (bucket[0], random.random()))
+    claimed = 0
     for priority, queue in found:
         for page in _pages(using, queue, priority, limit):
-            claimed += _claim_of(using, page, limit - len(claimed), runner)
-            if len(claimed) >= limit:
-                return claimed
-    return claimed
+            for candidate in page:
+                performance = _claim_one(candidate, runner, using)
+                if performance is None:
+                    continue
+                yield performance
+                claimed += 1
+                if claimed >= limit:
+                    return
 
 
 def is_anything_due(using: str, queues: list[str] | None) -> bool:
@@ -74,52 +81,31 @@ def _pages(using: str, queue: str, priority: int, limit: int) -> Iterator[list[C
         since = last
 
 
-def _claim_of(using: str, page: list[Candidate], limit: int, runner: Runner) -> list[Performance]:
-    claimed: list[Performance] = []
-    others: list[Candidate] = []
-    for candidate in page:
-        if len(claimed) >= limit:
-            return claimed
-        plain = begin_at_once(candidate, runner, using, skip_locked=True)
-        if plain is not None:
-            claimed.append(plain)
-        else:
-            # Not plain, or taken by somebody else: the portable way looks again.
-            others.append(candidate)
-    if connections[using].features.has_select_for_update_skip_locked:
-        return claimed + _claim_skipping_locked(using, others, limit - len(claimed), runner)
-    return claimed + _claim_one_by_one(using, others, limit - len(claimed), runner)
-
-
-def _claim_skipping_locked(
-    using: str, page: list[Candidate], limit: int, runner: Runner
-) -> list[Performance]:
+def _claim_one(candidate: Candidate, runner: Runner, using: str) -> Performance | None:
+    plain = begin_at_once(candidate, runner, using, skip_locked=True)
+    if plain is not None:
+        return plain
+    # Not plain, or taken by somebody else: this way looks again.
     pending = Pending()
 
-    def work() -> list[Performance]:
+    def work() -> Performance | None:
         pending.clear()
-        claimed: list[Performance] = []
-        # One by one in the order of urgency: a lock that is not used would keep another worker away.
-        for candidate in page:
-            if len(claimed) >= limit:
-                break
-            workflow = (
-                Workflow._base_manager.using(using)
-                .defer("ongoing_key")
-                .select_for_update(skip_locked=True)
-                .filter(pk=candidate.workflow_id)
-                .first()
-            )
-            if workflow is None:
-                continue
-            performance = _prepare_in_savepoint(workflow, candidate.execution_id, runner, pending, using)
-            if performance is not None:
-                claimed.append(performance)
-        return claimed
+        workflow = _lock_unless_locked(candidate.workflow_id, using)
+        if workflow is None:
+            return None
+        return _prepare_in_savepoint(workflow, candidate.execution_id, runner, pending, using)
 
-    claimed = in_transaction(using, work)
+    performance = in_transaction(using, work)
     pending.send()
-    return claimed
+    return performance
+
+
+def _lock_unless_locked(workflow_id: Any, using: str) -> Workflow | None:
+    if not connections[using].features.has_select_for_update_skip_locked:
+        # Begun by a write on SQLite, so that two never claim the same.
+        return lock_workflow(Workflow, workflow_id, using)
+    rows = Workflow._base_manager.using(using).defer("ongoing_key").select_for_update(skip_locked=True)
+    return rows.filter(pk=workflow_id).first()
 
 
 def _prepare_in_savepoint(
@@ -140,25 +126,3 @@ def _prepare_in_savepoint(
         executor.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
     pending.extend(mine)
     return performance
-
-
-def _claim_one_by_one(using: str, page: list[Candidate], limit: int, runner: Runner) -> list[Performance]:
-    """Without SKIP LOCKED: a transaction for each, begun by a write, so that two never claim the same."""
-    claimed: list[Performance] = []
-    for candidate in page:
-        if len(claimed) >= limit:
-            break
-        pending = Pending()
-
-        def work(candidate: Candidate = candidate, pending: Pending = pending) -> Performance | None:
-            pending.clear()
-            workflow = lock_workflow(Workflow, candidate.workflow_id, using)
-            if workflow is None:
-                return None
-            return _prepare_in_savepoint(workflow, candidate.execution_id, runner, pending, using)
-
-        performance = in_transaction(using, work)
-        pending.send()
-        if performance is not None:
-            claimed.append(performance)
-    return claimed

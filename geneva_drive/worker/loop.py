@@ -149,18 +149,18 @@ class Worker:
         places = self._take_places(idle)
         if not places:
             return 0
-        claimed: list[Performance] = []
+        claimed = 0
         try:
-            claimed = claim(self.using, self.queues, places, _WorkerRunner(self))
+            for performance in claim(self.using, self.queues, places, _WorkerRunner(self)):
+                claimed += 1
+                # Held from here on: no thread has it yet, but this process knows of it.
+                self.heartbeat.hold(performance.token)
+                with self._lock:
+                    self._busy += 1
+                self._todo.put(performance)
         finally:
-            self._return_places(places - len(claimed))
-        for performance in claimed:
-            # Held from here on: no thread has it yet, but this process knows of it.
-            self.heartbeat.hold(performance.token)
-            with self._lock:
-                self._busy += 1
-            self._todo.put(performance)
-        return len(claimed)
+            self._return_places(places - claimed)
+        return claimed
 
     def _is_done(self) -> bool:
         with self._lock:

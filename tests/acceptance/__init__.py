@@ -1,0 +1,1 @@
+"""Whole runs, by real worker processes."""

@@ -1,0 +1,120 @@
+"""Worker processes as a test sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Child", "Launcher", "until"]
+
+_PATIENCE = 90.0
+
+
+def until(condition: Callable[[], Any], what: str, *, child: Child | None = None) -> Any:
+    """Wait until ``condition()`` is true and return it. Fails after long: no test passes by waiting."""
+    give_up = time.monotonic() + _PATIENCE
+    while not (found := condition()):
+        if child is not None and child.process.poll() is not None:
+            if found := condition():
+                return found
+            raise AssertionError(f"the process left before {what}:\n{child.output()}")
+        if time.monotonic() > give_up:
+            output = child.output() if child is not None else ""
+            raise AssertionError(f"waited too long until {what}\n{output}")
+        time.sleep(0.02)
+    return found
+
+
+class Child:
+    """One process that a test started, with its output."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as stream:
+            self.process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+    def wait(self) -> int:
+        """Wait until it leaves by itself; return its status."""
+        try:
+            return self.process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the process did not leave:\n{self.output()}") from None
+
+    def finish(self) -> None:
+        """Wait for its end and expect that all was well."""
+        assert self.wait() == 0, self.output()
+
+
+class Launcher:
+    """Starts processes on the databases of the test, and ends those that are left at its end."""
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        self._environment = {**environment, "DJANGO_SETTINGS_MODULE": "tests.acceptance.settings"}
+        self._folder = folder
+        self._children: list[Child] = []
+
+    def command(
+        self,
+        *arguments: str,
+        settings: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Child:
+        """Start a management command; durations in ``settings`` are seconds."""
+        variables = {**self._environment, **(environment or {})}
+        if settings is not None:
+            variables["GENEVA_TEST_SETTINGS"] = json.dumps(settings)
+        command = [sys.executable, "-m", "django", *arguments]
+        child = Child(command, variables, self._folder / f"child-{len(self._children)}.log")
+        self._children.append(child)
+        return child
+
+    def worker(
+        self,
+        *arguments: str,
+        settings: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Child:
+        return self.command(
+            "geneva_worker", *arguments, settings={"LEASE": 2, **(settings or {})}, environment=environment
+        )
+
+    def python(self, program: str, *arguments: str) -> Child:
+        """Start a Python program that has Django set up."""
+        code = f"import django; django.setup()\n{program}"
+        child = Child(
+            [sys.executable, "-c", code, *arguments],
+            self._environment,
+            self._folder / f"child-{len(self._children)}.log",
+        )
+        self._children.append(child)
+        return child
+
+    def close(self) -> None:
+        for child in self._children:
+            if child.process.poll() is None:
+                os.kill(child.pid, signal.SIGKILL)
+            child.process.wait()

@@ -1,0 +1,65 @@
+"""The first signal finishes what is in hand; the second leaves at once and loses nothing."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+
+import pytest
+
+from geneva_drive.models import Process, StepExecution
+from tests.acceptance.processes import Launcher, until
+from tests.acceptance.room import Room
+from tests.acceptance.workshop.workflows import Patient
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_finishes_the_steps_in_hand(
+    launch: Launcher, room: Room, number: signal.Signals
+) -> None:
+    """Given two steps in hand and one that is due, the two end well, and what follows is left scheduled."""
+    for _ in range(3):
+        Patient.start()
+    child = launch.worker("--threads", "2")
+    until(lambda: len(room.notes("began")) == 2, "two bodies have begun", child=child)
+
+    child.signal(number)
+    room.allow("go")
+
+    assert child.wait() == 0
+    assert len(room.notes("ended")) == 2
+    assert room.notes("after") == []
+    assert Counter(StepExecution.objects.values_list("step_name", "state")) == {
+        ("hold", "completed"): 2,
+        ("after", "scheduled"): 2,
+        ("hold", "scheduled"): 1,
+    }
+    assert not Process.objects.exists()
+    assert "Traceback" not in child.output()
+
+
+def test_the_second_signal_leaves_at_once_and_another_worker_goes_on(launch: Launcher, room: Room) -> None:
+    """Given a lease of an hour: only a process that said it is dead is recovered within this test."""
+    workflow = Patient.start()
+    settings = {"LEASE": 3600}
+    child = launch.worker(settings=settings)
+    until(lambda: room.notes("began"), "the body has begun", child=child)
+
+    # Of two kinds: the system may deliver two of one kind as one.
+    child.signal(signal.SIGTERM)
+    child.signal(signal.SIGINT)
+    status = child.wait()
+
+    assert status == 1
+    assert StepExecution.objects.in_progress().count() == 1
+    room.allow("go")
+    launch.worker("--max-steps", "2", settings=settings).finish()
+
+    workflow.refresh_from_db()
+    assert workflow.state == "finished"
+    assert len(room.notes("began")) == 2
+    assert list(workflow.executions.order_by("pk").values_list("step_name", "state", "outcome")) == [
+        ("hold", "failed", "recovered"),
+        ("hold", "completed", "success"),
+        ("after", "completed", "success"),
+    ]

@@ -1,0 +1,119 @@
+"""``manage.py geneva_worker`` as an operator meets it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from django.core.management import ManagementUtility
+
+from geneva_drive.models import Process, StepExecution
+from tests.acceptance.processes import Launcher, until
+from tests.acceptance.room import Room
+from tests.acceptance.workshop.workflows import Chain
+
+
+def test_a_drained_worker_has_run_everything_to_its_end(launch: Launcher, room: Room) -> None:
+    workflows = [Chain.start() for _ in range(5)]
+
+    child = launch.worker("--drain", "--threads", "2")
+    child.finish()
+
+    steps = Counter((words[0], words[1]) for words in room.notes())
+    assert steps == {
+        (name, str(each.pk)): 1 for each in workflows for name in ("one", "two", "three", "four", "five")
+    }
+    assert Chain.objects.finished().count() == 5
+    assert not StepExecution.objects.active().exists()
+    assert not Process.objects.exists()
+    assert "Worker stopped after 25 step(s)." in child.output()
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_max_steps_is_exact(launch: Launcher, room: Room, threads: str) -> None:
+    for _ in range(4):
+        Chain.start()
+
+    child = launch.worker("--max-steps", "7", "--threads", threads)
+    child.finish()
+
+    assert len(room.notes()) == 7
+    assert "Worker stopped after 7 step(s)." in child.output()
+    assert not StepExecution.objects.in_progress().exists()
+    launch.worker("--drain").finish()
+    assert Counter(words[0] for words in room.notes()) == dict.fromkeys(
+        ("one", "two", "three", "four", "five"), 4
+    )
+
+
+def test_a_worker_serves_its_queues_alone(launch: Launcher, room: Room) -> None:
+    here = Chain.start(job_options={"queue": "here"})
+    there = Chain.start(job_options={"queue": "there"})
+    elsewhere = Chain.start()
+
+    launch.worker("--drain", "--queues", "here, there").finish()
+
+    assert {words[1] for words in room.notes()} == {str(here.pk), str(there.pk)}
+    elsewhere.refresh_from_db()
+    assert elsewhere.state == "ready"
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_tables_on_a_second_database(launch: Launcher, room: Room) -> None:
+    workflow = Chain.start(using="other")
+
+    launch.worker("--drain").finish()
+    assert room.notes() == []
+
+    launch.worker("--drain", "--using", "other").finish()
+    workflow.refresh_from_db()
+    assert workflow.state == "finished"
+    assert len(room.notes()) == 5
+    assert not Process.objects.using("other").exists()
+
+
+def test_an_idle_worker_polls(launch: Launcher, room: Room) -> None:
+    child = launch.worker("--poll-interval", "0.1", "--no-listen", "--max-steps", "5")
+    until(Process.objects.exists, "the worker has begun", child=child)
+    Chain.start()
+    child.finish()
+    assert len(room.notes()) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--threads", "0"], "--threads"),
+        (["--threads", "many"], "--threads"),
+        (["--max-steps", "-1"], "--max-steps"),
+        (["--poll-interval", "0"], "--poll-interval"),
+        (["--poll-interval", "nan"], "--poll-interval"),
+        (["--using", "nowhere"], "nowhere"),
+        (["--queues", " , "], "--queues"),
+        (["--unknown"], "--unknown"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_status_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        ManagementUtility(["manage.py", "geneva_worker", *arguments]).execute()
+    assert left.value.code == 2
+    assert named in capsys.readouterr().err
+
+
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        ManagementUtility(["manage.py", "geneva_worker", "--help"]).execute()
+    assert not left.value.code
+    printed = capsys.readouterr().out
+    for option in (
+        "--queues",
+        "--threads",
+        "--poll-interval",
+        "--drain",
+        "--max-steps",
+        "--no-listen",
+        "--using",
+    ):
+        assert option in printed
