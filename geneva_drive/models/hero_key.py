@@ -16,7 +16,7 @@ from geneva_drive.models.identifiers import IdentifierField, StablePath
 
 __all__ = ["HeroKeyField", "cast_uuid"]
 
-_BIGINT = range(-(2**63), 2**63)
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 _URN = "urn:uuid:"
 
@@ -101,8 +101,8 @@ class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
     def _to_column(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
         column = self.column_on(connection)
         if column.kind == "bigint":
-            if isinstance(value, int) and not isinstance(value, bool) and value in _BIGINT:
-                return value
+            if isinstance(value, int) and not isinstance(value, bool) and _SMALLEST <= value <= _LARGEST:
+                return int.__pos__(value)  # of a subclass, too
         elif column.kind == "uuid":
             if isinstance(value, uuid.UUID):
                 if column.sql_type is not None and re.match(r"(char|character)\(3[26]\)", column.sql_type):

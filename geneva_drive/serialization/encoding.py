@@ -29,7 +29,7 @@ MAX_DEPTH = 100
 MAX_KEY_BYTES = 65535
 """Bytes of a key, in UTF-8. MySQL holds no more."""
 
-_INTEGERS = range(-(2**63), 2**63)
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 # PostgreSQL holds neither in jsonb.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -168,9 +168,10 @@ def _encode_str(value: str) -> str:
 
 
 def _encode_int(value: int) -> int:
-    if value not in _INTEGERS:
+    plain = int.__pos__(value)  # of a subclass, too
+    if not _SMALLEST <= plain <= _LARGEST:
         raise _Refused("the integer is beyond 64 bits with sign. Store it as text")
-    return int.__pos__(value)
+    return plain
 
 
 def _encode_float(value: float) -> Any:
