@@ -1,0 +1,127 @@
+"""The code in the README and in the documentation, run in the order in which a reader meets it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django.plugin import DjangoDbBlocker
+
+from tests.docs.pages import NO_CODE, ROOT, RUN, Page, pages
+from tests.docs.project import Project
+from tests.fresh_databases import fresh_database
+
+PAGES = pages()
+WITH_CODE = [page for page in PAGES if page.runs]
+
+NOT_RUN = {
+    ("README.md", "make demo"),
+    ("README.md", "python -m pip install path/to/geneva_drive"),
+    ("docs/howto/hero-keys.md", 'GENEVA_DRIVE = {"HERO_KEY_TYPE": "string"}'),
+    ("docs/howto/run-workers.md", 'CMD ["python", "manage.py", "geneva_worker", "--threads", "4"]'),
+    (
+        "docs/howto/run-workers.md",
+        "# /etc/systemd/system/geneva-worker@.service, for geneva-worker@1, geneva-worker@2 …",
+    ),
+    ("docs/howto/run-workers.md", "python manage.py geneva_worker --no-listen --poll-interval 0.5"),
+    ("docs/quickstart.md", "python -m venv .venv"),
+    ("docs/quickstart.md", "python manage.py geneva_worker"),
+}
+"""Pages, and the first lines of blocks that are not run; each page says why, above the block."""
+
+
+def _ids(page: Page) -> str:
+    return page.name
+
+
+@pytest.fixture(scope="session")
+def quickstarted(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A project as it is after the quickstart, made once, with its database."""
+    folder = tmp_path_factory.mktemp("quickstarted")
+    with django_db_blocker.unblock(), fresh_database("docs", folder) as database:
+        Project(folder, database).begin_with_the_quickstart()
+        yield folder, database
+
+
+@pytest.fixture
+def project(
+    page: Page,
+    tmp_path: Path,
+    django_db_blocker: DjangoDbBlocker,
+    quickstarted: tuple[Path, dict[str, Any]],
+) -> Iterator[Project]:
+    """The project of a page, as it is before the first block."""
+    folder = tmp_path / "project"
+    if page.begins_with == "the quickstart":
+        template, database = quickstarted
+        # On SQLite the database is a file in it.
+        shutil.copytree(template, folder)
+        begun = Project(folder, database)
+        begun.empty_the_tables()
+        yield begun
+        begun.close_shell()
+        return
+    folder.mkdir()
+    with django_db_blocker.unblock(), fresh_database("page", folder) as database:
+        begun = Project(folder, database)
+        if page.begins_with == "a project":
+            begun.begin_with_a_project()
+        else:
+            assert page.begins_with == "nothing"
+        yield begun
+        begun.close_shell()
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=_ids)
+def test_the_code_of_a_page_runs(page: Page, project: Project) -> None:
+    for block in page.runs:
+        try:
+            project.run(block, page.name)
+        except AssertionError as error:
+            raise AssertionError(f"{page.name}, line {block.line}:\n{block.text}\n{error}") from None
+
+    project.check()
+
+
+def test_what_is_not_run_is_known_and_says_why() -> None:
+    unknown = [
+        f"{page.name}, line {block.line}: {block.language!r}"
+        for page in PAGES
+        for block in page.blocks
+        if block.not_run is None and block.language not in RUN | NO_CODE
+    ]
+    left_out = {(page.name, block.first_code) for page in PAGES for block in page.blocks if block.not_run}
+
+    assert unknown == []
+    assert left_out == NOT_RUN
+
+
+def test_most_pages_with_code_were_found() -> None:
+    names = {page.name for page in WITH_CODE}
+
+    assert {"README.md", "docs/quickstart.md", "docs/howto/change-steps.md"} <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_ids)
+def test_links_lead_to_files_that_exist(page: Page) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.path.read_text())
+
+    assert [link for link in links if not (page.path.parent / link).exists()] == []
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    entries = set(re.findall(r"^[\w/-]+$", index, re.MULTILINE))
+
+    documents = {
+        str(page.path.relative_to(ROOT / "docs").with_suffix(""))
+        for page in PAGES
+        if page.name != "README.md"
+    }
+    assert documents - {"index"} == entries
