@@ -114,8 +114,15 @@ class Project:
         assert done.returncode == 0, (
             f"python {shlex.join(words)} ended with {done.returncode}:\n{done.stdout}"
         )
-        if "startproject" in words and not self._database["ENGINE"].endswith("sqlite3"):
-            self.write("mysite/settings.py", f"DATABASES = {{'default': {self._database!r}}}\n")
+        if "startproject" in words:
+            self.write("mysite/settings.py", self._database_settings())
+
+    def _database_settings(self) -> str:
+        if self._database["ENGINE"].endswith("sqlite3"):
+            # The file that startproject chose. Nobody pulls the plug: without a sync the suite is faster.
+            options = {"timeout": 20, "init_command": "PRAGMA synchronous = OFF"}
+            return f"DATABASES['default']['OPTIONS'] = {options!r}\n"
+        return f"DATABASES = {{'default': {self._database!r}}}\n"
 
     def _in_shell(self, request: dict[str, Any]) -> None:
         if self._shell is None:

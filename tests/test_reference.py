@@ -1,0 +1,158 @@
+"""The reference and the code say the same."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import get_commands, load_command_class
+from django.core.management.base import BaseCommand
+
+import geneva_drive
+from geneva_drive import events, exceptions, testing
+from geneva_drive.conf import DEFAULTS
+from geneva_drive.states import ENDED, MOVES, ONGOING, ExecutionState, Outcome, WorkflowState
+from tests.docs.pages import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+COMMANDS = sorted(name for name, app in get_commands().items() if app == "geneva_drive")
+
+
+def _page(name: str) -> str:
+    return (REFERENCE / f"{name}.md").read_text()
+
+
+def _rows(text: str) -> dict[str, list[str]]:
+    """The rows of all tables whose first cell is one name in code; by that name, the other cells."""
+    found = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and (name := re.fullmatch(r"`(\w+)`", cells[0])):
+            assert name[1] not in found, f"{name[1]} is in two rows"
+            found[name[1]] = cells[1:]
+    return found
+
+
+def _section(text: str, heading: str) -> str:
+    _, found, rest = text.partition(f"\n## {heading}\n")
+    assert found, f"there is no section {heading!r}"
+    return rest.partition("\n## ")[0]
+
+
+def _as_written(value: Any) -> str:
+    if isinstance(value, timedelta):
+        for unit in ("days", "hours", "minutes", "seconds"):
+            count, rest = divmod(value, timedelta(**{unit: 1}))
+            if count and not rest:
+                return f"{count} {unit if count > 1 else unit.removesuffix('s')}"
+        return "0 seconds"
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else f"`{value}`"
+
+
+def test_the_page_of_settings_has_every_key_with_its_default() -> None:
+    written = {name: cells[0] for name, cells in _rows(_page("settings")).items()}
+
+    assert written == {name: _as_written(value) for name, value in DEFAULTS.items()}
+
+
+def test_the_page_of_commands_has_every_command_and_no_other() -> None:
+    headings = re.findall(r"^## (\w+)$", _page("commands"), re.MULTILINE)
+
+    assert COMMANDS
+    assert sorted(headings) == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_page_of_commands_has_every_option_of_each(name: str) -> None:
+    parser = load_command_class("geneva_drive", name).create_parser("manage.py", name)
+    djangos = BaseCommand().create_parser("manage.py", name)
+    common = {option for action in djangos._actions for option in action.option_strings}
+    options = {option for action in parser._actions for option in action.option_strings} - common
+    arguments = {action.dest for action in parser._actions if not action.option_strings}
+
+    section = _section(_page("commands"), name)
+    first_cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+    written = {found for cell in first_cells for found in re.findall(r"`(--[\w-]+)", cell)}
+    assert written == options
+    assert [argument for argument in arguments if f"`{argument.upper()}" not in section] == []
+
+
+@pytest.mark.parametrize(("module", "heading"), [(geneva_drive, None), (testing, "Testing")])
+def test_the_page_of_the_api_has_every_public_name(module: Any, heading: str | None) -> None:
+    page = _page("api")
+    section = page if heading is None else _section(page, heading)
+    # In code, or as the last part of what a directive documents.
+    named = set(re.findall(r"`(\w+)`", section))
+    named |= {
+        path.rpartition(".")[2] for path in re.findall(r"^\.\. [\w:]+:: ([\w.]+)", section, re.MULTILINE)
+    }
+
+    assert set(module.__all__) - named == set()
+
+
+def _hierarchy(cls: type[BaseException]) -> dict[str, Any]:
+    """The subclasses of an error, by name, in the order in which they are defined."""
+    below = [one for one in cls.__subclasses__() if one.__module__ == "geneva_drive.exceptions"]
+    return {one.__name__: _hierarchy(one) for one in below}
+
+
+def _drawn(text: str) -> dict[str, Any]:
+    """Read a tree that is drawn with lines, four characters a level."""
+    root: dict[str, Any] = {}
+    open_levels = [root]
+    for line in text.splitlines():
+        found = re.match(r"^((?:[│ ] {3})*)[├└]── (\w+)", line.strip("\n"))
+        if found:
+            depth = len(found[1]) // 4
+            del open_levels[depth + 1 :]
+            below: dict[str, Any] = {}
+            open_levels[depth][found[2]] = below
+            open_levels.append(below)
+    return root
+
+
+def _without_margin(text: str) -> str:
+    return "\n".join(line.removeprefix("    ") for line in text.splitlines())
+
+
+def test_the_tree_of_errors_is_the_one_of_the_classes() -> None:
+    classes = _hierarchy(exceptions.GenevaDriveError)
+
+    assert "PayloadTooLargeError" in classes["PayloadError"]
+    assert _drawn(_page("errors")) == classes
+    assert _drawn(_without_margin(exceptions.__doc__ or "")) == classes
+
+
+def test_the_page_of_errors_explains_each() -> None:
+    assert set(_rows(_page("errors"))) == set(exceptions.__all__) - {"GenevaDriveError"}
+
+
+def test_the_page_of_events_has_each_with_its_arguments() -> None:
+    written = {name: set(re.findall(r"`(\w+)`", cells[0])) for name, cells in _rows(_page("events")).items()}
+
+    source = Path(events.__file__).read_text()
+    documented = {}
+    for name in events.__all__:
+        comment = re.search(rf"((?:^#:.*\n)+)^{name} = Signal", source, re.MULTILINE)
+        assert comment is not None, f"{name} has no comment"
+        arguments = comment[1].replace("#:", "").partition(": ")[0]
+        documented[name] = set(re.findall(r"``(\w+)``", arguments)) - {"workflow"}
+    assert written == documented
+
+
+def test_the_page_of_states_has_each_with_the_moves_between_them() -> None:
+    page = _page("states")
+
+    workflows = _rows(_section(page, "Of a workflow"))
+    moves = {name: set(re.findall(r"`(\w+)`", cells[1])) for name, cells in workflows.items()}
+    assert moves == {str(state): {str(other) for other in others} for state, others in MOVES.items()}
+    assert set(_rows(_section(page, "Of an execution"))) == set(ExecutionState.values)
+    outcomes = _rows(_section(page, "How an execution ended"))
+    assert set(outcomes) == set(Outcome.values)
+    assert {cells[0].strip("`") for cells in outcomes.values()} <= set(ExecutionState.values)
+    assert {*ONGOING, *ENDED} == set(WorkflowState)
