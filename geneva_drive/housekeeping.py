@@ -25,6 +25,7 @@ from geneva_drive.states import ENDED, ExecutionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from uuid import UUID
 
 __all__ = ["Counts", "buckets", "clean_up", "housekeep", "recover", "redispatch"]
@@ -125,7 +126,8 @@ def _remove_process(using: str, process_id: UUID, dead_before: Any) -> int:
     in_hand = StepExecution.objects.using(using).filter(
         process_id=process_id, state=ExecutionState.IN_PROGRESS
     )
-    if in_hand.exists():
+    # In the index's order: an ``exists()`` may go through the whole table, hoping for an early find.
+    if in_hand.order_by("started_at").values_list("pk").first() is not None:
         return 0
     gone = Process.objects.using(using).filter(pk=process_id, heartbeat_at__lt=dead_before)
     return gone._raw_delete(using)
@@ -140,7 +142,7 @@ def buckets(using: str, queues: list[str] | None = None) -> list[tuple[int, str]
     Found by going from one to the next through the index of what is due, so that it costs two look-ups a
     pair, however many rows there are.
     """
-    rows = StepExecution.objects.using(using).filter(state=ExecutionState.SCHEDULED, held=False)
+    rows = StepExecution.objects.using(using).free()
     found: list[tuple[int, str]] = []
     for queue in queues if queues is not None else _each(rows, "queue"):
         found.extend((priority, queue) for priority in _each(rows.filter(queue=queue), "priority"))
@@ -199,18 +201,7 @@ def clean_up(
     for state in ENDED:
         last: tuple[Any, Any] | None = None
         while not stop():
-            ended = Workflow.objects.using(using).filter(state=state, transitioned_at__lt=before)
-            if last is not None:
-                # From where the last batch ended, so that rows that cannot go are passed over once.
-                # The first condition alone says it too, and is the one that an index can be entered by.
-                ended = ended.filter(
-                    Q(transitioned_at__gt=last[0]) | Q(pk__gt=last[1]), transitioned_at__gte=last[0]
-                )
-            batch = list(
-                ended.order_by("transitioned_at", "pk").values_list("transitioned_at", "pk")[
-                    : settings.CLEANUP_BATCH_SIZE
-                ]
-            )
+            batch = list(_ended(using, state, before, last)[: settings.CLEANUP_BATCH_SIZE])
             if not batch:
                 break
             last = batch[-1]
@@ -218,6 +209,20 @@ def clean_up(
             if progress is not None:
                 progress(counts)
     return counts
+
+
+def _ended(using: str, state: str, before: datetime, after: tuple[Any, Any] | None) -> Any:
+    """Return (moment, key) of what ended before, in that order, from behind ``after``.
+
+    From where the last batch ended, so that rows that cannot go are passed over once.
+    """
+    rows = Workflow.objects.using(using).filter(state=state, transitioned_at__lt=clock.local(before))
+    if after is not None:
+        # The first condition alone says it too, and is the one that an index can be entered by.
+        rows = rows.filter(
+            Q(transitioned_at__gt=after[0]) | Q(pk__gt=after[1]), transitioned_at__gte=after[0]
+        )
+    return rows.order_by("transitioned_at", "pk").values_list("transitioned_at", "pk")
 
 
 def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:

@@ -94,9 +94,14 @@ class StepExecutionQuerySet(models.QuerySet[_E_co]):
     def in_progress(self) -> Self:
         return self.filter(state=ExecutionState.IN_PROGRESS)
 
+    def free(self) -> Self:
+        """What is scheduled and not held by a paused workflow, now or later."""
+        # Not ``held=False``: Django writes that as NOT held, by which SQLite enters no index.
+        return self.filter(state=ExecutionState.SCHEDULED, held__in=(False,))
+
     def due(self, now: datetime) -> Self:
         """What may run at ``now``: scheduled, not held by a paused workflow, and its time has come."""
-        return self.filter(state=ExecutionState.SCHEDULED, held=False, scheduled_for__lte=now)
+        return self.free().filter(scheduled_for__lte=now)
 
     def in_flight(self, types: Iterable[str], names: Iterable[str]) -> dict[str, int]:
         """Return, by step name, the rows of ongoing workflows of these types that name these steps."""

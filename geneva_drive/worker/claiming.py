@@ -56,9 +56,11 @@ def claim(using: str, queues: list[str] | None, limit: int, runner: Runner) -> I
 
 def is_anything_due(using: str, queues: list[str] | None) -> bool:
     """Whether a claim may find something now or as soon as others let go of it."""
-    due = StepExecution.objects.using(using).due(clock.now(using))
+    due = StepExecution.objects.using(using).due(clock.now(using)).order_by("scheduled_for").values_list("pk")
+    # In the index's order: an ``exists()`` may go through the whole table, hoping for an early find.
     return any(
-        due.filter(queue=queue, priority=priority).exists() for priority, queue in buckets(using, queues)
+        due.filter(queue=queue, priority=priority).first() is not None
+        for priority, queue in buckets(using, queues)
     )
 
 

@@ -1,0 +1,1 @@
+"""Claiming and looping, in this process."""
