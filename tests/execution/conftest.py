@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.execution.support import TRACE
+from tests.execution.support import own_classes_forgotten, trace
 
 
 @pytest.fixture(autouse=True)
-def _empty_trace() -> None:
-    TRACE.clear()
+def _left_alone() -> Iterator[None]:
+    trace.clear()
+    with own_classes_forgotten():
+        yield

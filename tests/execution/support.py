@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from django.apps import apps
+
 from geneva_drive import StepExecution, Workflow
+from geneva_drive.definition.registry import registry
 from geneva_drive.execution.executor import execute
 from geneva_drive.execution.runner import Runner
 
-TRACE: list[Any] = []
+trace: list[Any] = []
 """What bodies, hooks and conditions noted, in order. Emptied before each test."""
 
 
-class Base(Workflow):
+class Free(Workflow):
     """Gives the classes of the tests an app, and needs no hero."""
 
     hero: Any
@@ -21,6 +26,21 @@ class Base(Workflow):
     class Meta:
         abstract = True
         app_label = "testapp"
+
+
+@contextmanager
+def own_classes_forgotten() -> Iterator[None]:
+    """Forget the workflow classes that a test makes. Unlike in tests of definitions most tests make none."""
+    classes, former = dict(registry._classes), dict(registry._former)
+    models = dict(apps.all_models["testapp"])
+    try:
+        yield
+    finally:
+        if apps.all_models["testapp"] != models or registry._classes != classes:
+            registry._classes, registry._former = classes, former
+            apps.all_models["testapp"].clear()
+            apps.all_models["testapp"].update(models)
+            apps.clear_cache()
 
 
 def active(workflow: Workflow) -> StepExecution:

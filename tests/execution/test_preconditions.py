@@ -15,39 +15,39 @@ from geneva_drive.execution import executor
 from geneva_drive.execution.executor import execute
 from geneva_drive.execution.runner import Runner
 from geneva_drive.testing import assert_state, assert_step, run_next_step, run_to_end, travel
-from tests.execution.support import TRACE, Base, active, everything, history, run
+from tests.execution.support import Free, active, everything, history, run, trace
 from tests.testapp.models import Order
 
 pytestmark = pytest.mark.django_db
 
 
-class Ordered(Base):
+class Ordered(Free):
     """Notes each condition that is asked."""
 
     may_proceed_without_hero = False
 
     @cancel_if
     def withdrawn(self) -> bool:
-        TRACE.append("cancel_if")
+        trace.append("cancel_if")
         return bool(self.hero.withdrawn)
 
     def unwanted(self) -> bool:
-        TRACE.append("skip_if")
+        trace.append("skip_if")
         return bool(self.metadata and self.metadata.get("unwanted"))
 
     @step(skip_if="unwanted")
     def first(self) -> None:
-        TRACE.append("first")
+        trace.append("first")
 
     buried = removed_step()
 
     def wanted(self) -> bool:
-        TRACE.append("run_if")
+        trace.append("run_if")
         return bool(self.hero.number == "run")
 
     @step(run_if="wanted")
     def second(self) -> None:
-        TRACE.append("second")
+        trace.append("second")
 
 
 def test_the_class_is_asked_before_the_step_and_then_the_body_runs() -> None:
@@ -55,7 +55,7 @@ def test_the_class_is_asked_before_the_step_and_then_the_body_runs() -> None:
 
     run_to_end(workflow)
 
-    assert TRACE == ["cancel_if", "skip_if", "first", "cancel_if", "run_if", "second"]
+    assert trace == ["cancel_if", "skip_if", "first", "cancel_if", "run_if", "second"]
     assert_state(workflow, "finished")
 
 
@@ -64,7 +64,7 @@ def test_a_step_whose_condition_holds_is_passed_over_and_its_body_does_not_run()
 
     run_to_end(workflow)
 
-    assert [name for name in TRACE if name in ("first", "second")] == ["second"]
+    assert [name for name in trace if name in ("first", "second")] == ["second"]
     assert history(workflow) == [("first", "skipped", "skipped"), ("second", "completed", "success")]
 
 
@@ -78,33 +78,33 @@ def test_run_if_is_the_inverse_of_skip_if() -> None:
 
 
 def test_a_condition_is_asked_at_each_attempt() -> None:
-    class AskedAgain(Base):
+    class AskedAgain(Free):
         def enough(self) -> bool:
-            return len(TRACE) >= 2
+            return len(trace) >= 2
 
         @step(skip_if="enough")
         def again(self) -> None:
-            TRACE.append("ran")
+            trace.append("ran")
             self.reattempt()
 
     workflow = AskedAgain.start()
 
     run_to_end(workflow)
 
-    assert TRACE == ["ran", "ran"]
+    assert trace == ["ran", "ran"]
     assert [outcome for _, _, outcome in history(workflow)] == ["reattempted", "reattempted", "skipped"]
 
 
 @pytest.mark.parametrize(("given", "runs"), [(True, False), (False, True)])
 def test_a_condition_may_be_a_constant(given: bool, runs: bool) -> None:
-    class Constant(Base):
+    class Constant(Free):
         @step(skip_if=given)
         def only(self) -> None:
-            TRACE.append("ran")
+            trace.append("ran")
 
     run_to_end(Constant.start())
 
-    assert bool(TRACE) is runs
+    assert bool(trace) is runs
 
 
 def test_cancel_if_ends_the_workflow_and_says_why() -> None:
@@ -112,7 +112,7 @@ def test_cancel_if_ends_the_workflow_and_says_why() -> None:
 
     run_next_step(workflow)
 
-    assert TRACE == ["cancel_if"]
+    assert trace == ["cancel_if"]
     execution = assert_step(workflow, "first", "canceled", "canceled")
     assert execution.metadata == {"reason": "a cancel_if condition holds"}
     assert execution.finished_at is not None
@@ -138,7 +138,7 @@ def test_a_missing_hero_cancels_the_workflow_before_any_condition_is_asked() -> 
 
     run_next_step(workflow)
 
-    assert TRACE == []
+    assert trace == []
     assert assert_step(workflow, "first", "canceled", "canceled").metadata == {
         "reason": "the hero is missing"
     }
@@ -146,10 +146,10 @@ def test_a_missing_hero_cancels_the_workflow_before_any_condition_is_asked() -> 
 
 
 def test_a_class_that_may_proceed_without_a_hero_proceeds_when_the_hero_is_deleted() -> None:
-    class Proceeds(Base):
+    class Proceeds(Free):
         @step
         def only(self) -> None:
-            TRACE.append(self.hero)
+            trace.append(self.hero)
 
     order = Order.objects.create()
     workflow = Proceeds.start(order)
@@ -157,17 +157,17 @@ def test_a_class_that_may_proceed_without_a_hero_proceeds_when_the_hero_is_delet
 
     run_next_step(workflow)
 
-    assert TRACE == [None]
+    assert trace == [None]
     assert_state(workflow, "finished")
 
 
 def test_a_hero_that_cannot_be_looked_up_is_no_missing_hero() -> None:
-    class Unreadable(Base):
+    class Unreadable(Free):
         may_proceed_without_hero = False
 
         @step
         def only(self) -> None:
-            TRACE.append("ran")
+            trace.append("ran")
 
     workflow = Unreadable.start(Order.objects.create())
     # A content type of a model that is not installed any more.
@@ -177,7 +177,7 @@ def test_a_hero_that_cannot_be_looked_up_is_no_missing_hero() -> None:
         with pytest.raises(LookupError):
             run_next_step(workflow)
 
-        assert TRACE == []
+        assert trace == []
         execution = assert_step(workflow, "only", "failed", "failed")
         assert execution.error_class == "geneva_drive.exceptions.HeroModelGone"
         assert "testapp.gone" in (execution.error_message or "")
@@ -215,15 +215,15 @@ def test_a_gravestone_is_passed_over_before_any_condition_is_asked() -> None:
 
     run(workflow)
 
-    assert TRACE == []
+    assert trace == []
     assert history(workflow) == [("buried", "skipped", "skipped"), ("second", "scheduled", None)]
 
 
 def test_a_step_that_is_not_due_is_left_as_it_is() -> None:
-    class Later(Base):
+    class Later(Free):
         @step(wait=timedelta(days=3))
         def later(self) -> None:
-            TRACE.append("ran")
+            trace.append("ran")
 
     workflow = Later.start()
     before = everything(workflow)
@@ -233,7 +233,7 @@ def test_a_step_that_is_not_due_is_left_as_it_is() -> None:
     assert everything(workflow) == before
     with travel(timedelta(days=3)):
         assert run(workflow) == 1
-    assert TRACE == ["ran"]
+    assert trace == ["ran"]
 
 
 @pytest.mark.parametrize("state", ["waiting", "in_progress", "completed", "failed", "canceled", "skipped"])
@@ -246,7 +246,7 @@ def test_an_execution_that_is_not_scheduled_any_more_is_left_as_it_is(state: str
     assert execute(execution.pk) == 0
 
     assert everything(workflow) == before
-    assert TRACE == []
+    assert trace == []
 
 
 @pytest.mark.parametrize("state", ["performing", "paused", "finished", "canceled"])
@@ -258,7 +258,7 @@ def test_an_execution_of_a_workflow_that_is_not_ready_is_left_as_it_is(state: st
     assert run(workflow) == 0
 
     assert everything(workflow) == before
-    assert TRACE == []
+    assert trace == []
 
 
 def test_an_execution_that_is_gone_is_no_error() -> None:
@@ -278,26 +278,26 @@ def test_a_second_delivery_changes_nothing() -> None:
     assert execute(pk) == 0
 
     assert everything(workflow) == before
-    assert TRACE.count("first") == 1
+    assert trace.count("first") == 1
 
 
 def test_many_steps_that_are_passed_over_go_by_in_one_run() -> None:
-    class MostlySkipped(Base):
+    class MostlySkipped(Free):
         @step
         def begin(self) -> None:
-            TRACE.append("begin")
+            trace.append("begin")
 
-        checks = step.series(lambda self: TRACE.append("check"), waits=50 * [timedelta(0)], skip_if=True)
+        checks = step.series(lambda self: trace.append("check"), waits=50 * [timedelta(0)], skip_if=True)
 
         @step
         def end(self) -> None:
-            TRACE.append("end")
+            trace.append("end")
 
     workflow = MostlySkipped.start()
 
     assert run(workflow, straight_on=True) == 2
 
-    assert TRACE == ["begin", "end"]
+    assert trace == ["begin", "end"]
     assert [state for _, state, _ in history(workflow)].count("skipped") == 50
     assert_state(workflow, "finished")
 
@@ -319,19 +319,19 @@ def test_flow_words_are_refused_in_conditions(word: str, option: str) -> None:
         WORDS[word](workflow)
         return False
 
-    class Deciding(Base):
+    class Deciding(Free):
         looks = cancel_if(condition if option == "cancel_if" else lambda workflow: False)
 
         @step(skip_if=condition if option == "skip_if" else False)
         def only(self) -> None:
-            TRACE.append("ran")
+            trace.append("ran")
 
     workflow = Deciding.start()
 
     with pytest.raises(InvalidStateError, match="condition or a hook"):
         run(workflow)
 
-    assert TRACE == []
+    assert trace == []
     assert history(workflow) == [("only", "failed", "failed")]
     assert_state(workflow, "paused")
 
@@ -339,13 +339,13 @@ def test_flow_words_are_refused_in_conditions(word: str, option: str) -> None:
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
 def test_a_condition_that_raises_leaves_its_row_begun_and_ended(error: BaseException) -> None:
     def condition(workflow: Any) -> bool:
-        TRACE.append("asked")
+        trace.append("asked")
         raise error
 
-    class Raising(Base):
+    class Raising(Free):
         @step(skip_if=condition)
         def only(self) -> None:
-            TRACE.append("ran")
+            trace.append("ran")
 
     workflow = Raising.start()
 
@@ -353,7 +353,7 @@ def test_a_condition_that_raises_leaves_its_row_begun_and_ended(error: BaseExcep
         run(workflow)
 
     first = workflow.executions.order_by("pk")[0]
-    assert TRACE == ["asked"]
+    assert trace == ["asked"]
     assert first.started_at is not None
     assert first.attempt_token is not None
     assert first.finished_at is not None
@@ -365,7 +365,7 @@ def test_a_condition_that_ends_the_process_counts_as_a_crash_of_its_step() -> No
     def condition(workflow: Any) -> bool:
         raise SystemExit(3)
 
-    class Exiting(Base):
+    class Exiting(Free):
         @step(skip_if=condition)
         def only(self) -> None:
             pass
@@ -387,31 +387,31 @@ def failing_query(workflow: Any) -> bool:
 
 
 def test_a_condition_whose_query_fails_does_not_take_the_completed_step_down() -> None:
-    class Querying(Base):
+    class Querying(Free):
         @step
         def done(self) -> None:
-            TRACE.append("done")
+            trace.append("done")
 
         @step(skip_if=failing_query)
         def next(self) -> None:
-            TRACE.append("next")
+            trace.append("next")
 
     workflow = Querying.start()
 
     with pytest.raises(DatabaseError):
         run(workflow, straight_on=True)
 
-    assert TRACE == ["done"]
+    assert trace == ["done"]
     assert history(workflow) == [("done", "completed", "success"), ("next", "failed", "failed")]
     assert_state(workflow, "paused")
     assert workflow.next_step_name == "next"
 
 
 def test_a_condition_whose_query_fails_before_the_first_step_is_recorded_too() -> None:
-    class QueryingFirst(Base):
+    class QueryingFirst(Free):
         @step(skip_if=failing_query)
         def only(self) -> None:
-            TRACE.append("ran")
+            trace.append("ran")
 
     workflow = QueryingFirst.start()
 
@@ -423,7 +423,7 @@ def test_a_condition_whose_query_fails_before_the_first_step_is_recorded_too() -
 
 
 def test_what_a_condition_raised_is_fenced_like_a_body() -> None:
-    class Lost(Base):
+    class Lost(Free):
         @step(skip_if=lambda workflow: 1 / 0)
         def only(self) -> None:
             pass
@@ -456,7 +456,7 @@ def test_a_step_name_reaches_no_attribute_that_is_not_a_step(name: str) -> None:
 
 
 @override_settings(GENEVA_DRIVE={"UNDEFINED_STEP_GRACE": timedelta(0)})
-@pytest.mark.parametrize("label", ["os.system", "builtins.eval", "geneva_drive.Workflow", "testapp.Base", ""])
+@pytest.mark.parametrize("label", ["os.system", "builtins.eval", "geneva_drive.Workflow", "testapp.Free", ""])
 def test_a_type_reaches_no_class_that_is_not_a_workflow_class(label: str) -> None:
     workflow = Ordered.start(Order.objects.create())
     Workflow.objects.update(type=label)
