@@ -1,0 +1,288 @@
+"""Claiming is preparing: what a claim returns is in progress, and nobody else gets it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import connection, connections, transaction
+
+from geneva_drive import clock, removed_step, step
+from geneva_drive.execution import executor
+from geneva_drive.execution.performing import Performance
+from geneva_drive.execution.runner import Runner
+from geneva_drive.models import StepExecution, Workflow
+from geneva_drive.worker import claiming
+from geneva_drive.worker.claiming import is_anything_due
+from tests.execution.support import TRACE, Base, active
+
+T = TypeVar("T")
+
+pytestmark = pytest.mark.django_db
+
+
+class _Named(Runner):
+    """Claims for a process."""
+
+    def __init__(self, process_id: UUID | None = None) -> None:
+        super().__init__()
+        self.process_id = process_id or uuid4()
+
+
+def claim(
+    limit: int = 1, *, queues: list[str] | None = None, runner: Runner | None = None
+) -> list[Performance]:
+    return list(claiming.claim("default", queues, limit, runner or _Named()))
+
+
+class Plain(Base):
+    @step
+    def only(self) -> None:
+        TRACE.append(self.pk)
+
+
+class Asking(Base):
+    """Not plain: something has to be asked first."""
+
+    @step(skip_if=lambda _workflow: False)
+    def only(self) -> None:
+        TRACE.append(self.pk)
+
+
+class Broken(Base):
+    """Its gravestone is passed over, and what follows cannot be written."""
+
+    buried = removed_step()
+
+    @step
+    def only(self) -> None:
+        TRACE.append(self.pk)
+
+
+@pytest.fixture(params=[Plain, Asking])
+def kind(request: pytest.FixtureRequest) -> type[Base]:
+    """A class whose step is plain, and one whose step is not: the two ways of claiming."""
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_what_is_claimed_is_in_progress_and_names_its_process(kind: type[Base]) -> None:
+    workflow = kind.start()
+    runner = _Named()
+
+    (performance,) = claim(runner=runner)
+
+    row = active(workflow)
+    assert row.state == "in_progress"
+    assert row.process_id == runner.process_id
+    assert row.attempt_token == performance.token
+    assert row.started_at is not None
+    assert not row.handed_over
+    workflow.refresh_from_db()
+    assert (workflow.state, workflow.current_step_name) == ("performing", "only")
+    assert claim() == []
+
+
+def test_no_more_than_asked_for_and_the_rest_stays(kind: type[Base]) -> None:
+    for _ in range(5):
+        kind.start()
+    assert len(claim(3)) == 3
+    assert StepExecution.objects.scheduled().count() == 2
+    assert len(claim(3)) == 2
+
+
+def test_what_is_held_or_not_due_is_left_alone(kind: type[Base]) -> None:
+    kind.start().pause()
+    kind.start(at=clock.now() + timedelta(hours=1))
+    assert claim(5) == []
+    assert not is_anything_due("default", None)
+
+
+def test_lower_priorities_first_then_the_oldest(kind: type[Base]) -> None:
+    now = clock.now()
+    late = kind.start(at=now - timedelta(minutes=1))
+    early = kind.start(at=now - timedelta(minutes=2))
+    urgent = kind.start(at=now, job_options={"priority": -3})
+    idle = kind.start(at=now - timedelta(days=1), job_options={"priority": 10})
+    assert [each.workflow.pk for each in claim(9)] == [urgent.pk, early.pk, late.pk, idle.pk]
+
+
+def test_a_step_that_is_not_plain_is_not_passed_by_plain_ones() -> None:
+    now = clock.now()
+    first = Asking.start(at=now - timedelta(minutes=2))
+    Plain.start(at=now - timedelta(minutes=1))
+    (performance,) = claim(1)
+    assert performance.workflow.pk == first.pk
+
+
+def test_queues_of_one_priority_take_turns() -> None:
+    """Given a queue that is always full, another one of its priority is served too."""
+    for number in range(60):
+        Plain.start(job_options={"queue": "a"}, at=clock.now() - timedelta(minutes=number))
+    other = Plain.start(job_options={"queue": "b"})
+    order = [claim(1)[0].workflow.pk for _ in range(60)]
+    assert other.pk in order
+
+
+def test_only_the_queues_that_are_served(kind: type[Base]) -> None:
+    here = kind.start(job_options={"queue": "here"})
+    kind.start(job_options={"queue": "there"})
+    assert [each.workflow.pk for each in claim(5, queues=["here", "nowhere"])] == [here.pk]
+    assert not is_anything_due("default", ["here", "nowhere"])
+    assert is_anything_due("default", None)
+
+
+def test_pages_go_on_behind_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given many rows due at the very same moment, none is left out and none comes twice."""
+    monkeypatch.setattr(claiming, "_PAGE", 2)
+    moment = clock.now() - timedelta(minutes=1)
+    expected = {Plain.start(at=moment).pk for _ in range(11)}
+    expected |= {Plain.start(at=moment + timedelta(seconds=number % 3)).pk for number in range(9)}
+
+    candidates = [one for page in claiming._pages("default", "default", 0, 1) for one in page]
+
+    assert len(candidates) == 20
+    assert {one.workflow_id for one in candidates} == expected
+
+
+def test_of_five_one_of_an_unknown_class_the_other_four_run() -> None:
+    workflows = [Plain.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(5)]
+    Workflow.objects.filter(pk=workflows[1].pk).update(type="testapp.Gone")
+
+    for performance in claim(5):
+        executor.run(performance, Runner())
+
+    assert [workflows[number].pk for number in (0, 2, 3, 4)] == TRACE
+    deferred = active(workflows[1])
+    assert deferred.state == "scheduled"
+    assert clock.utc(deferred.scheduled_for) > clock.now()
+    assert deferred.deferred_since is not None
+    assert deferred.error_class == "geneva_drive.exceptions.WorkflowNotDefinedError"
+
+
+def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(settings: Any) -> None:
+    """Given a row whose successor cannot be written, it leaves the head of the line, then pauses."""
+    broken = Broken.start(at=clock.now() - timedelta(hours=1))
+    StepExecution.objects.filter(workflow=broken).update(step_name="buried")
+    Workflow.objects.filter(pk=broken.pk).update(job_options={"priority": "not a number"})
+    good = Plain.start()
+
+    assert [each.workflow.pk for each in claim(2)] == [good.pk]
+    row = active(broken)
+    assert row.state == "scheduled"
+    assert clock.utc(row.scheduled_for) > clock.now()
+    assert row.error_class
+
+    settings.GENEVA_DRIVE = {"UNDEFINED_STEP_GRACE": timedelta(0)}
+    StepExecution.objects.filter(pk=row.pk).update(scheduled_for=clock.local(clock.now()))
+    assert claim(2) == []
+    broken.refresh_from_db()
+    assert broken.state == "paused"
+
+
+def test_what_was_not_begun_goes_back_and_is_no_crash(kind: type[Base]) -> None:
+    workflow = kind.start()
+    (performance,) = claim()
+
+    assert executor.give_back(performance)
+
+    row = active(workflow)
+    assert (row.state, row.crashes, row.process_id, row.attempt_token) == ("scheduled", 0, None, None)
+    assert row.started_at is None
+    workflow.refresh_from_db()
+    assert (workflow.state, workflow.current_step_name) == ("ready", None)
+    (again,) = claim()
+    assert again.execution.pk == row.pk
+
+
+def test_giving_back_is_fenced_by_the_token(kind: type[Base]) -> None:
+    """Given that somebody else has begun it anew meanwhile, nothing is given back."""
+    workflow = kind.start()
+    (performance,) = claim()
+    StepExecution.objects.filter(workflow=workflow).update(attempt_token=uuid4())
+    assert not executor.give_back(performance)
+    assert active(workflow).state == "in_progress"
+
+
+def test_giving_back_honours_a_pause_and_a_cancel() -> None:
+    paused, canceled = Plain.start(), Plain.start()
+    performances = {each.workflow.pk: each for each in claim(2)}
+    paused.pause()
+    canceled.cancel()
+    for performance in performances.values():
+        executor.give_back(performance)
+    paused.refresh_from_db()
+    assert paused.state == "paused"
+    assert paused.pause_requested_at is None
+    assert (active(paused).state, active(paused).held) == ("scheduled", True)
+    assert [row.state for row in canceled.executions.all()] == ["canceled"]
+
+
+# -- beside others
+
+
+def elsewhere(act: Callable[[], T]) -> T:
+    """Do it in a thread of its own, on a connection of its own."""
+    result: list[T] = []
+
+    def work() -> None:
+        try:
+            result.append(act())
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert result, "it failed or hangs"
+    return result[0]
+
+
+@pytest.fixture(params=["as it is", "without SKIP LOCKED"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Also as on a database whose server or driver lacks SKIP LOCKED."""
+    if request.param == "without SKIP LOCKED":
+        monkeypatch.setattr(type(connection.features), "has_select_for_update_skip_locked", False)
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_eight_claimants_at_once_share_without_overlap(kind: type[Base], way: str) -> None:
+    expected = {kind.start().pk for _ in range(40)}
+    barrier = threading.Barrier(8)
+    found: list[list[Any]] = []
+
+    def work() -> None:
+        barrier.wait()
+        mine: list[Any] = []
+        try:
+            while claimed := claim(2):
+                mine += [each.workflow.pk for each in claimed]
+        finally:
+            found.append(mine)
+            connections.close_all()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+
+    everything = [pk for mine in found for pk in mine]
+    # What one of them passed over since another had it locked was taken by that one.
+    assert sorted(everything) == sorted(expected)
+
+
+@pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="SQLite locks all rows at once")
+@pytest.mark.django_db(transaction=True)
+def test_a_workflow_that_is_locked_is_passed_over(kind: type[Base]) -> None:
+    locked = kind.start(at=clock.now() - timedelta(hours=1))
+    free = kind.start()
+    with transaction.atomic():
+        Workflow.objects.select_for_update().get(pk=locked.pk)
+        assert elsewhere(lambda: [each.workflow.pk for each in claim(5)]) == [free.pk]
+        assert elsewhere(lambda: is_anything_due("default", None))
+    assert [each.workflow.pk for each in claim(5)] == [locked.pk]
