@@ -53,12 +53,18 @@ def build(
     ------
     StepNotDefinedError
         ``definition`` is a gravestone: nothing ever creates an execution for one.
+    StepConfigurationError
+        The row has job options that are none.
     """
     if definition.removed:
         raise StepNotDefinedError(
             f"{workflow}: {definition.name!r} is a removed step and cannot be scheduled."
         )
-    merged = options.merge(type(workflow)._geneva.job_options, workflow.job_options, definition.options)
+    own = workflow.job_options
+    if own is not None:
+        # Checked when they were given to start(); a project may have saved others since, past every check.
+        own = options.validate(own, f"{workflow}, job_options")
+    merged = options.merge(type(workflow)._geneva.job_options, own, definition.options)
     due = (base or now) + (wait if wait is not None else merged.get("wait", timedelta(0)))
     not_before = merged.get("wait_until") if wait is None else None
     if not_before is not None:
