@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, InterfaceError, OperationalError, connections, router
 from django.db.models import ProtectedError, Q, RestrictedError
+from django.db.models.deletion import Collector
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
@@ -257,8 +258,18 @@ def _delete(using: str, keys: list[Any]) -> Counts:
     locked -= set(running.values_list("workflow_id", flat=True))
     executions, _ = StepExecution.objects.using(using).filter(workflow_id__in=locked).delete()
     actions, _ = OperatorAction.objects.using(using).filter(workflow_id__in=locked).delete()
-    # By way of the base class: for hidden proxies Django sends no delete signals.
-    _, by_model = Workflow.objects.using(using).filter(pk__in=locked).delete()
+    _, by_model = _delete_workflows(using, locked)
     return Counts(
         workflows=by_model.get("geneva_drive.Workflow", 0), executions=executions, operator_actions=actions
     )
+
+
+def _delete_workflows(using: str, keys: set[Any]) -> tuple[int, dict[str, int]]:
+    rows = Workflow.objects.using(using).filter(pk__in=keys).defer("metadata", "job_options", "ongoing_key")
+    workflows = list(rows)
+    for workflow in workflows:
+        # As the base class: for hidden proxies Django sends no delete signals.
+        workflow.__class__ = Workflow
+    collector = Collector(using=using)
+    collector.collect(workflows)
+    return collector.delete()

@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection, connections, transaction
 
-from geneva_drive import clock, removed_step, step
-from geneva_drive.execution import executor
+from geneva_drive import clock, step
+from geneva_drive.execution import executor, preconditions
 from geneva_drive.execution.performing import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.models import StepExecution, Workflow
 from geneva_drive.worker import claiming
 from geneva_drive.worker.claiming import is_anything_due
-from tests.execution.support import TRACE, Base, active
+from tests.worker.support import TRACE, Base, active
 
 T = TypeVar("T")
 
@@ -39,13 +39,13 @@ def claim(
     return list(claiming.claim("default", queues, limit, runner or _Named()))
 
 
-class Plain(Base):
+class ClaimedPlain(Base):
     @step
     def only(self) -> None:
         TRACE.append(self.pk)
 
 
-class Asking(Base):
+class ClaimedAsking(Base):
     """Not plain: something has to be asked first."""
 
     @step(skip_if=lambda _workflow: False)
@@ -53,17 +53,7 @@ class Asking(Base):
         TRACE.append(self.pk)
 
 
-class Broken(Base):
-    """Its gravestone is passed over, and what follows cannot be written."""
-
-    buried = removed_step()
-
-    @step
-    def only(self) -> None:
-        TRACE.append(self.pk)
-
-
-@pytest.fixture(params=[Plain, Asking])
+@pytest.fixture(params=[ClaimedPlain, ClaimedAsking])
 def kind(request: pytest.FixtureRequest) -> type[Base]:
     """A class whose step is plain, and one whose step is not: the two ways of claiming."""
     return request.param  # type: ignore[no-any-return]
@@ -112,8 +102,8 @@ def test_lower_priorities_first_then_the_oldest(kind: type[Base]) -> None:
 
 def test_a_step_that_is_not_plain_is_not_passed_by_plain_ones() -> None:
     now = clock.now()
-    first = Asking.start(at=now - timedelta(minutes=2))
-    Plain.start(at=now - timedelta(minutes=1))
+    first = ClaimedAsking.start(at=now - timedelta(minutes=2))
+    ClaimedPlain.start(at=now - timedelta(minutes=1))
     (performance,) = claim(1)
     assert performance.workflow.pk == first.pk
 
@@ -121,8 +111,8 @@ def test_a_step_that_is_not_plain_is_not_passed_by_plain_ones() -> None:
 def test_queues_of_one_priority_take_turns() -> None:
     """Given a queue that is always full, another one of its priority is served too."""
     for number in range(60):
-        Plain.start(job_options={"queue": "a"}, at=clock.now() - timedelta(minutes=number))
-    other = Plain.start(job_options={"queue": "b"})
+        ClaimedPlain.start(job_options={"queue": "a"}, at=clock.now() - timedelta(minutes=number))
+    other = ClaimedPlain.start(job_options={"queue": "b"})
     order = [claim(1)[0].workflow.pk for _ in range(60)]
     assert other.pk in order
 
@@ -139,8 +129,8 @@ def test_pages_go_on_behind_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> No
     """Given many rows due at the very same moment, none is left out and none comes twice."""
     monkeypatch.setattr(claiming, "_PAGE", 2)
     moment = clock.now() - timedelta(minutes=1)
-    expected = {Plain.start(at=moment).pk for _ in range(11)}
-    expected |= {Plain.start(at=moment + timedelta(seconds=number % 3)).pk for number in range(9)}
+    expected = {ClaimedPlain.start(at=moment).pk for _ in range(11)}
+    expected |= {ClaimedPlain.start(at=moment + timedelta(seconds=number % 3)).pk for number in range(9)}
 
     candidates = [one for page in claiming._pages("default", "default", 0, 1) for one in page]
 
@@ -149,8 +139,8 @@ def test_pages_go_on_behind_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_of_five_one_of_an_unknown_class_the_other_four_run() -> None:
-    workflows = [Plain.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(5)]
-    Workflow.objects.filter(pk=workflows[1].pk).update(type="testapp.Gone")
+    workflows = [ClaimedPlain.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(5)]
+    Workflow.objects.filter(pk=workflows[1].pk).update(type="workshop.Gone")
 
     for performance in claim(5):
         executor.run(performance, Runner())
@@ -163,18 +153,25 @@ def test_of_five_one_of_an_unknown_class_the_other_four_run() -> None:
     assert deferred.error_class == "geneva_drive.exceptions.WorkflowNotDefinedError"
 
 
-def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(settings: Any) -> None:
-    """Given a row whose successor cannot be written, it leaves the head of the line, then pauses."""
-    broken = Broken.start(at=clock.now() - timedelta(hours=1))
-    StepExecution.objects.filter(workflow=broken).update(step_name="buried")
-    Workflow.objects.filter(pk=broken.pk).update(job_options={"priority": "not a number"})
-    good = Plain.start()
+def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a fault of our own in the middle of preparing, the row leaves the head of the line, then pauses."""
+    broken = ClaimedAsking.start(at=clock.now() - timedelta(hours=1))
+    good = ClaimedAsking.start()
+    check = preconditions.check
 
+    def fails(workflow: Workflow, *rest: Any) -> Any:
+        if workflow.pk == broken.pk:
+            raise RuntimeError("nobody thought of this")
+        return check(workflow, *rest)
+
+    monkeypatch.setattr(preconditions, "check", fails)
     assert [each.workflow.pk for each in claim(2)] == [good.pk]
     row = active(broken)
     assert row.state == "scheduled"
     assert clock.utc(row.scheduled_for) > clock.now()
-    assert row.error_class
+    assert row.error_class == "RuntimeError"
 
     settings.GENEVA_DRIVE = {"UNDEFINED_STEP_GRACE": timedelta(0)}
     StepExecution.objects.filter(pk=row.pk).update(scheduled_for=clock.local(clock.now()))
@@ -208,7 +205,7 @@ def test_giving_back_is_fenced_by_the_token(kind: type[Base]) -> None:
 
 
 def test_giving_back_honours_a_pause_and_a_cancel() -> None:
-    paused, canceled = Plain.start(), Plain.start()
+    paused, canceled = ClaimedPlain.start(), ClaimedPlain.start()
     performances = {each.workflow.pk: each for each in claim(2)}
     paused.pause()
     canceled.cancel()

@@ -18,7 +18,7 @@ class _Noting(Workflow):
 
     class Meta:
         abstract = True
-        app_label = "testapp"
+        app_label = "workshop"
 
     def note(self, what: str = "") -> None:
         assert self.current_execution is not None
@@ -29,7 +29,7 @@ class Chain(_Noting):
     """Five plain steps."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     @step
     def one(self) -> None:
@@ -56,7 +56,7 @@ class Patient(_Noting):
     """Its first step waits until the room allows it to go on."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     @step
     def hold(self) -> None:
@@ -73,7 +73,7 @@ class Deadly(_Noting):
     """Its second step kills its process, as long as the room allows it."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     @step
     def before(self) -> None:
@@ -95,7 +95,7 @@ class DeadlyPausing(_Noting):
     """Crashing pauses it."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     @step(on_crash="pause")
     def die(self) -> None:
@@ -107,7 +107,7 @@ class DeadlyCanceling(_Noting):
     """Crashing cancels it."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     @step(on_crash="cancel")
     def die(self) -> None:
@@ -119,7 +119,7 @@ class Asking(_Noting):
     """A step that uses the database before and after it waits."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     @step
     def ask(self) -> None:
@@ -144,7 +144,7 @@ class Slow(_Noting):
     """Steps that take a moment, so that several workers take part."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     @step
     def one(self) -> None:
@@ -161,7 +161,7 @@ class Effects(_Noting):
     """Three steps that write a row each; what the crowds of the concurrency tests run."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     def leave(self) -> None:
         assert self.current_execution is not None
@@ -186,7 +186,7 @@ class Careless(_Noting):
     """Loses its own connection in mid-step and does not notice."""
 
     class Meta:
-        app_label = "testapp"
+        app_label = "workshop"
 
     @step
     def lose(self) -> None:
