@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from geneva_drive.definition.conditions import cancel_if
+    from geneva_drive.definition.policies import ExceptionPolicy, on_exception
     from geneva_drive.definition.steps import removed_step, step
     from geneva_drive.exceptions import (
         AlreadyOngoingError,
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "geneva_drive.definition.conditions": ["cancel_if"],
+    "geneva_drive.definition.policies": ["ExceptionPolicy", "on_exception"],
     "geneva_drive.definition.steps": ["removed_step", "step"],
     "geneva_drive.exceptions": [
         "AlreadyOngoingError",
@@ -51,6 +53,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AlreadyOngoingError",
+    "ExceptionPolicy",
     "GenevaDriveError",
     "HeroKeyError",
     "HeroModelGone",
@@ -65,6 +68,7 @@ __all__ = [
     "Workflow",
     "WorkflowRelation",
     "cancel_if",
+    "on_exception",
     "removed_step",
     "step",
 ]

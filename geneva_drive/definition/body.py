@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geneva_drive.definition.blueprint import Place
-from geneva_drive.definition.conditions import DeclaredCondition
+from geneva_drive.definition.declarations import DECLARED
 from geneva_drive.definition.steps import DeclaredStep
 
 __all__ = ["ClassBody"]
@@ -19,8 +19,7 @@ class ClassBody(dict[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         earlier = self.get(name)
-        declarations = DeclaredStep | DeclaredCondition
-        taken = isinstance(earlier, declarations) or (isinstance(value, declarations) and name in self)
+        taken = isinstance(earlier, DECLARED) or (isinstance(value, DECLARED) and name in self)
         # `check = step(check)` is the decorator written out.
         if taken and not (isinstance(value, DeclaredStep) and value.function is earlier):
             self._refuse(name, earlier, value)
@@ -28,7 +27,7 @@ class ClassBody(dict[str, Any]):
 
     def _refuse(self, name: str, earlier: Any, value: Any) -> None:
         owner = f"{self.get('__module__', '?')}.{self.get('__qualname__', '?')}"
-        declared = value if isinstance(value, DeclaredStep | DeclaredCondition) else earlier
+        declared = value if isinstance(value, DECLARED) else earlier
         place = Place(owner, name, declared.location)
         first = f" (first at {earlier.location})" if hasattr(earlier, "location") else ""
         raise place.error(f"the name is taken twice in this class body{first}. Rename one of the two.")

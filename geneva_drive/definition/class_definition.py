@@ -11,6 +11,7 @@ from django.apps import apps
 from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.conditions import Condition
 from geneva_drive.definition.declarations import Declaration
+from geneva_drive.definition.policies import Policy
 from geneva_drive.exceptions import StepConfigurationError
 
 __all__ = ["HOOKS", "ClassDefinition"]
@@ -39,6 +40,8 @@ class ClassDefinition:
         The class is ``Workflow`` itself.
     hooks
         Those of `HOOKS` that the class or one of its bases overrides.
+    policies
+        What holds for exceptions in any step, in the order of declaration, that of base classes first.
     own_job_options
         Those of this class and its mixins, before anything is inherited by default; None if it gives none.
     declared
@@ -55,6 +58,7 @@ class ClassDefinition:
     is_abstract: bool = False
     is_base: bool = False
     hooks: frozenset[str] = frozenset()
+    policies: tuple[Policy, ...] = ()
     own_job_options: Mapping[str, Any] | None = None
     declared: tuple[Declaration, ...] = ()
 

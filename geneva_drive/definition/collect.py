@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from geneva_drive.definition.blueprint import Blueprint, Place
 from geneva_drive.definition.collection import StepCollection
-from geneva_drive.definition.conditions import Condition
+from geneva_drive.definition.conditions import Condition, DeclaredCondition
 from geneva_drive.definition.declarations import Declaration, declarations_in, without_declarations
 from geneva_drive.definition.defining import define_condition, define_step
 from geneva_drive.definition.order import put_in_order
+from geneva_drive.definition.policies import DeclaredHandler, DeclaredPolicies, Policy
+from geneva_drive.definition.policy_checks import checked_class_policies, checked_handler
 from geneva_drive.definition.steps import DeclaredStep, StepDefinition
 
 __all__ = ["LONGEST_STEP_NAME", "Collected", "collect"]
@@ -30,12 +32,15 @@ class Collected:
         The class body with plain functions where declarations were.
     own
         The declarations of this body alone, from which subclasses are made.
+    policies
+        What the class says about exceptions, in the order of declaration, that of base classes first.
     """
 
     steps: StepCollection
     cancel_conditions: tuple[Condition, ...]
     body: dict[str, Any]
     own: tuple[Declaration, ...]
+    policies: tuple[Policy, ...] = ()
 
 
 def collect(
@@ -68,6 +73,8 @@ def collect(
     order: list[str] = []
     effective: dict[str, Declaration] = {}
     for declaration in (*inherited, *own):
+        if isinstance(declaration.declared, DeclaredPolicies):
+            continue  # Every class of the line may have its own, and they add up.
         place = declaration.place(blueprint.path)
         _check_name(declaration, effective.get(declaration.name), reserved, place)
         effective[declaration.name] = declaration
@@ -75,7 +82,12 @@ def collect(
             put_in_order(order, declaration, place)
     # Only what holds in the end is defined: what a subclass replaces may not fit the subclass any more.
     steps = [define_step(effective[name], finished) for name in order]
-    conditions = [define_condition(each, finished) for name, each in effective.items() if name not in order]
+    conditions = [
+        define_condition(each, finished)
+        for each in effective.values()
+        if isinstance(each.declared, DeclaredCondition)
+    ]
+    policies = _policies((*inherited, *own), effective, finished)
 
     _check_shortened_series(blueprint, own, inherited, steps)
     _check_gravestones(blueprint, own, steps)
@@ -90,7 +102,24 @@ def collect(
                 .place(blueprint.path)
                 .error(f"its condition {condition.test!r} is a step. Name a method that only looks.")
             )
-    return Collected(StepCollection(steps), tuple(each for _, each in conditions), finished.body, own)
+    return Collected(
+        StepCollection(steps), tuple(each for _, each in conditions), finished.body, own, policies
+    )
+
+
+def _policies(
+    declarations: Sequence[Declaration], effective: Mapping[str, Declaration], blueprint: Blueprint
+) -> tuple[Policy, ...]:
+    policies: list[Policy] = []
+    for declaration in declarations:
+        declared = declaration.declared
+        if isinstance(declared, DeclaredPolicies):
+            policies += checked_class_policies(declared, blueprint, blueprint.path)
+        elif isinstance(declared, DeclaredHandler) and effective[declaration.name] is declaration:
+            policies.append(
+                checked_handler(declaration.name, declared, blueprint, declaration.place(blueprint.path))
+            )
+    return tuple(policies)
 
 
 def _check_name(
@@ -102,8 +131,7 @@ def _check_name(
     if len(name) > LONGEST_STEP_NAME:
         raise place.error(f"the name is longer than {LONGEST_STEP_NAME} characters. Shorten it.")
     if inherited is not None and type(inherited.declared) is not type(declaration.declared):
-        kind = "step" if isinstance(inherited.declared, DeclaredStep) else "@cancel_if"
-        raise place.error(f"the name is that of an inherited {kind}. Choose another name.")
+        raise place.error(f"the name is that of an inherited {inherited.kind_written}. Choose another name.")
 
 
 def _check_shortened_series(

@@ -7,12 +7,14 @@ precondition that hit, an operator's skip) becomes one ``Decision``, and one fun
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any
 
 from geneva_drive.definition import flow
+from geneva_drive.definition.policies import LEAST_UNLIMITED_WAIT, PolicyAction
+from geneva_drive.definition.precedence import Match
 from geneva_drive.states import ExecutionState, Outcome
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "decide_crash",
     "decide_error",
     "decide_flow",
+    "decide_handled",
 ]
 
 
@@ -54,8 +57,9 @@ class ErrorRecord:
 class Decision:
     """How an execution ends, and what follows.
 
-    ``wait`` belongs to what follows (``Then.SAME``): None means the step's own. ``crashes`` is what
-    the next attempt carries on its row. ``error`` and ``notes`` are recorded on the row that ends.
+    ``wait`` belongs to what follows (``Then.SAME``): None means the step's own. ``crashes`` and
+    ``reattempts`` (by policy) are what the next attempt carries on its row: how many of each there were in
+    a row. ``error`` and ``notes`` are recorded on the row that ends.
     """
 
     state: ExecutionState
@@ -63,6 +67,7 @@ class Decision:
     then: Then
     wait: timedelta | None = None
     crashes: int = 0
+    reattempts: int = 0
     rewind: bool = False
     error: ErrorRecord | None = None
     notes: dict[str, Any] = field(default_factory=dict)
@@ -105,12 +110,100 @@ def decide_flow(control: flow.FlowControl) -> Decision:
     raise TypeError(f"{control!r} is no flow control of a step.")
 
 
-def decide_error(error: ErrorRecord) -> Decision:
-    """Decide by an exception, where no policy says otherwise: record it and pause at that step."""
-    return Decision(ExecutionState.FAILED, Outcome.FAILED, Then.PAUSE, error=error)
+_ENDS = {
+    PolicyAction.PAUSE: (ExecutionState.FAILED, Outcome.FAILED, Then.PAUSE),
+    PolicyAction.CANCEL: (ExecutionState.FAILED, Outcome.CANCELED, Then.CANCEL),
+    PolicyAction.SKIP: (ExecutionState.SKIPPED, Outcome.SKIPPED, Then.NEXT),
+}
 
 
-def decide_crash(action: str, *, error: ErrorRecord, crashes: int, limit: int, counts: bool = True) -> Decision:
+def decide_error(
+    error: ErrorRecord,
+    match: Match | None = None,
+    *,
+    reattempts: int = 0,
+    crashes: int = 0,
+    wait: timedelta = timedelta(0),
+    rewind: bool = False,
+    notes: dict[str, Any] | None = None,
+) -> Decision:
+    """Decide by an exception.
+
+    Parameters
+    ----------
+    match
+        The policy that it met. None: it is recorded, and the workflow pauses at that step.
+    reattempts, crashes
+        How many there were in a row before this attempt.
+    wait
+        Before the reattempt, if there is one.
+    """
+    if match is None:
+        return _end(PolicyAction.PAUSE, error, dict(notes or {}))
+    policy = match.policy
+    notes = {"policy": policy.name, **(notes or {})}
+    if policy.action is not None and policy.action is not PolicyAction.REATTEMPT:
+        return _end(policy.action, error, notes)
+    if match.cap is not None and reattempts >= match.cap:
+        notes["reason"] = f"used up its reattempts: {reattempts} in a row"
+        return _end(policy.terminal_action, error, notes)
+    if match.cap is None:
+        wait = max(wait, LEAST_UNLIMITED_WAIT)
+    return Decision(
+        ExecutionState.COMPLETED,
+        Outcome.REATTEMPTED,
+        Then.SAME,
+        wait=wait,
+        # A step that fails and crashes in turn ends at the limit of either.
+        crashes=crashes,
+        reattempts=reattempts + 1,
+        rewind=rewind,
+        error=error,
+        notes=notes,
+    )
+
+
+def decide_handled(
+    control: flow.FlowControl, error: ErrorRecord, match: Match, *, reattempts: int, crashes: int
+) -> Decision:
+    """Decide by the flow control that a handler of exceptions called: as a policy would, error and all."""
+    notes = {"policy": match.policy.name}
+    if control.reason:
+        notes["reason"] = control.reason
+    match control:
+        case flow.Pause():
+            return _end(PolicyAction.PAUSE, error, notes)
+        case flow.Cancel():
+            return _end(PolicyAction.CANCEL, error, notes)
+        case flow.Skip():
+            return _end(PolicyAction.SKIP, error, notes)
+        case flow.Reattempt():
+            return decide_error(
+                error,
+                match,
+                reattempts=reattempts,
+                crashes=crashes,
+                wait=control.wait,
+                rewind=control.rewind,
+                notes=notes,
+            )
+    return replace(decide_flow(control), error=error, notes=notes)
+
+
+def _end(action: PolicyAction, error: ErrorRecord, notes: dict[str, Any]) -> Decision:
+    state, outcome, then = _ENDS[action]
+    return Decision(state, outcome, then, error=error, notes=notes)
+
+
+def decide_crash(
+    action: str,
+    *,
+    error: ErrorRecord,
+    crashes: int,
+    limit: int,
+    reattempts: int = 0,
+    counts: bool = True,
+) -> Decision:
     """Decide by a crash: the process died, or a body raised what ends processes.
 
     Parameters
@@ -121,6 +214,8 @@ def decide_crash(action: str, *, error: ErrorRecord, crashes: int, limit: int, c
         Consecutive crashes of this step before this one.
     limit
         At so many, the workflow pauses whatever the action.
+    reattempts
+        Consecutive reattempts by policy before this one, a count of its own that a crash leaves as it is.
     counts
         Whether this crash is the step's own doing. Not when the body may never have begun.
     """
@@ -136,6 +231,7 @@ def decide_crash(action: str, *, error: ErrorRecord, crashes: int, limit: int, c
         then,
         wait=timedelta(0),
         crashes=crashes,
+        reattempts=reattempts,
         error=error,
         notes=notes,
     )

@@ -11,14 +11,20 @@ from typing import Any
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.conditions import DeclaredCondition
 from geneva_drive.definition.durations import checked_duration
+from geneva_drive.definition.policies import DeclaredHandler, DeclaredPolicies
 from geneva_drive.definition.steps import DeclaredStep
 
-__all__ = ["Declaration", "declarations_in", "without_declarations"]
+__all__ = ["DECLARED", "Declaration", "declarations_in", "without_declarations"]
+
+DECLARED = DeclaredStep | DeclaredCondition | DeclaredHandler
+"""What a decorator of ours leaves in a class body."""
+
+_KINDS = {DeclaredStep: "step", DeclaredCondition: "cancel_if", DeclaredHandler: "on_exception"}
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """One name that a class body declares as a step or as a condition.
+    """One name that a class body declares: a step, a condition, a handler of exceptions, or policies.
 
     Attributes
     ----------
@@ -31,15 +37,24 @@ class Declaration:
     """
 
     name: str
-    declared: DeclaredStep | DeclaredCondition
+    declared: DeclaredStep | DeclaredCondition | DeclaredHandler | DeclaredPolicies
     series: str | None = None
     wait: timedelta | None = None
     follows: str | None = None
 
     def place(self, owner: str) -> Place:
         """Return where it is, in a class that declares or inherits it."""
-        kind = "step" if isinstance(self.declared, DeclaredStep) else "cancel_if"
-        return Place(owner, self.name, self.declared.location, kind)
+        return Place(owner, self.name, getattr(self.declared, "location", None), self.kind)
+
+    @property
+    def kind_written(self) -> str:
+        """How a reader would call it: decorators with their sign, but a step by its name."""
+        return self.kind if isinstance(self.declared, DeclaredStep) else f"@{self.kind}"
+
+    @property
+    def kind(self) -> str:
+        """What to call it in a complaint."""
+        return next((kind for cls, kind in _KINDS.items() if isinstance(self.declared, cls)), "attribute")
 
 
 def declarations_in(owner: str, body: Mapping[str, Any]) -> Iterator[Declaration]:
@@ -47,8 +62,10 @@ def declarations_in(owner: str, body: Mapping[str, Any]) -> Iterator[Declaration
     for name, value in body.items():
         if isinstance(value, DeclaredStep) and value.waits is not MISSING:
             yield from _members(Place(owner, name, value.location, "series"), name, value)
-        elif isinstance(value, DeclaredStep | DeclaredCondition):
+        elif isinstance(value, DECLARED):
             yield Declaration(name, value)
+        elif name == "exception_policies":
+            yield Declaration(name, DeclaredPolicies(value))
 
 
 def _members(place: Place, name: str, declared: DeclaredStep) -> Iterator[Declaration]:
@@ -98,6 +115,8 @@ def without_declarations(
         if isinstance(value, DeclaredCondition):
             if callable(value.test):
                 body[name] = value.test
+        elif isinstance(value, DeclaredHandler):
+            body[name] = value.function
         elif isinstance(value, DeclaredStep):
             if not value.removed and value.waits is MISSING:
                 body[name] = value.function
@@ -128,10 +147,11 @@ def _check_for_hidden_declaration(name: str, value: Any, blueprint: Blueprint) -
     inner = value
     for _ in range(100):  # Whatever pretends to wrap itself ends here.
         inner = _inside(inner)
-        if isinstance(inner, DeclaredStep | DeclaredCondition):
+        if isinstance(inner, DECLARED):
             place = Place(blueprint.path, name, inner.location)
             raise place.error(
-                "another decorator stands above @step or @cancel_if, which hides it. Put it below."
+                "another decorator stands above @step, @cancel_if or @on_exception, which hides it. "
+                "Put it below."
             )
         if inner is None:
             return

@@ -8,7 +8,7 @@ from asgiref.sync import iscoroutinefunction
 
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.conditions import Condition, DeclaredCondition, checked_condition
-from geneva_drive.definition.declarations import Declaration
+from geneva_drive.definition.declarations import DECLARED, Declaration
 from geneva_drive.definition.functions import problem_with_function
 from geneva_drive.definition.step_options import checked_step_options
 from geneva_drive.definition.steps import DeclaredStep, StepDefinition
@@ -34,7 +34,7 @@ def define_step(declaration: Declaration, blueprint: Blueprint) -> StepDefinitio
         raise place.error(f"step({surplus!r}): a step takes its name from the method. Give keywords only.")
     if declared.function is MISSING:
         raise place.error("step(…) decorates nothing. Put it above a method, as @step(…).")
-    if isinstance(declared.function, DeclaredStep | DeclaredCondition):
+    if isinstance(declared.function, DECLARED):
         raise place.error("its function is declared as a step or a condition already. Give a plain function.")
     if problem := problem_with_function(declared.function, "self"):
         raise place.error(problem)

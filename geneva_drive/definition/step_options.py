@@ -14,6 +14,7 @@ from geneva_drive.definition.blueprint import Blueprint, Place
 from geneva_drive.definition.conditions import Condition, checked_condition
 from geneva_drive.definition.durations import checked_duration
 from geneva_drive.definition.options import JOB_OPTIONS, checked_priority, checked_queue
+from geneva_drive.definition.policy_checks import checked_step_policies
 
 __all__ = ["CRASH_ACTIONS", "STEP_OPTIONS", "checked_step_options"]
 
@@ -70,6 +71,7 @@ STEP_OPTIONS: Final[dict[str, Check]] = {
     "queue": _plainly(checked_queue),
     "priority": _plainly(checked_priority),
     "on_crash": _plainly(_checked_crash_action),
+    "on_exception": checked_step_policies,
 }
 
 
@@ -99,6 +101,7 @@ def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: 
     checked["skip_if"] = _as_skip_if(checked.get("skip_if"), checked.pop("run_if", None))
     checked["options"] = {option: checked[option] for option in JOB_OPTIONS if option in checked}
     checked.setdefault("wait", timedelta(0))
+    checked["policies"] = checked.pop("on_exception", ())
     return checked
 
 

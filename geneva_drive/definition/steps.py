@@ -6,12 +6,13 @@ name are known; an error that came up earlier could not name them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from geneva_drive.definition.blueprint import MISSING, Location, caller_location
+from geneva_drive.definition.policies import Action, ExceptionPolicy, Policy
 
 if TYPE_CHECKING:
     from geneva_drive.definition.conditions import Condition
@@ -29,6 +30,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 Test = Callable[[Any], object] | str | bool
 OnCrash = Literal["reattempt", "pause", "cancel"]
+OnException = Action | ExceptionPolicy | Sequence[Action | ExceptionPolicy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class StepDefinition:
         The job options that the step itself gives, for `options.merge`: queue, priority, wait.
     on_crash
         What recovery does with it. None: what the setting says.
+    policies
+        What `on_exception` says, in its order.
     removed
         A gravestone.
     location
@@ -76,6 +80,7 @@ class StepDefinition:
     priority: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     on_crash: OnCrash | None = None
+    policies: tuple[Policy, ...] = ()
     removed: bool = False
     is_async: bool = False
     resumable: bool = False
@@ -106,6 +111,7 @@ class SeriesOptions(TypedDict, total=False):
     queue: str | None
     priority: int | None
     on_crash: OnCrash | None
+    on_exception: OnException | None
 
 
 class StepOptions(SeriesOptions, total=False):
@@ -207,6 +213,9 @@ class StepDecorator:
         Job options. A lower priority runs first.
     on_crash
         ``"reattempt"``, ``"pause"`` or ``"cancel"``: what recovery does when the process died.
+    on_exception
+        What becomes of the workflow when the step raises: ``"pause"``, ``"cancel"``, ``"skip"``,
+        ``"reattempt"``, an `ExceptionPolicy`, or a list of these.
 
     Raises
     ------

@@ -17,18 +17,14 @@ from django.db import DataError, InterfaceError, OperationalError, connections, 
 from django.db.transaction import TransactionManagementError
 
 from geneva_drive import clock
-from geneva_drive.conf import settings
-from geneva_drive.definition import flow
 from geneva_drive.definition.decisions import (
     CANCELED_MEANWHILE,
     SUCCESS,
     Decision,
-    decide_crash,
-    decide_error,
     decide_flow,
 )
 from geneva_drive.events import Pending, precondition_checked
-from geneva_drive.execution import handover, preconditions
+from geneva_drive.execution import failing, handover, preconditions
 from geneva_drive.execution.handover import Candidate
 from geneva_drive.execution.performing import Ending, Performance, perform, row_of
 from geneva_drive.execution.runner import Runner
@@ -81,7 +77,7 @@ def execute(execution_id: Any, *, using: str | None = None, runner: Runner | Non
     Raises
     ------
     BaseException
-        What a step raised, after it was recorded and committed.
+        What a step raised, after it was recorded and committed, and logged. Not when a policy dealt with it.
     """
     alias = using or router.db_for_write(StepExecution)
     runner = runner or Runner()
@@ -112,8 +108,22 @@ def run(performance: Performance, runner: Runner) -> int:
         finally:
             runner.let_go(current.token)
         if ending.error is not None:
-            raise ending.error
+            _tell(current, runner)
+            # A policy has dealt with it. Whoever claims what follows goes on with it.
+            return performed
     return performed
+
+
+def _tell(performance: Performance, runner: Runner) -> None:
+    """Report what a step raised, and raise it to the runner, unless a policy says otherwise."""
+    failure = performance.failure
+    assert failure is not None
+    if failure.reported is not None:
+        failing.report(performance, failure.reported)
+    if failure.raised is not None:
+        # So that the runner knows that it has been logged.
+        runner.raised = failure.raised
+        raise failure.raised
 
 
 # -- prepare
@@ -279,7 +289,7 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
         handed = handover.at_once(performance, runner)
         if handed is not None:
             return handed.following
-    # After an exception nothing is claimed: it is raised to the runner, which must not hold anything then.
+    # After an exception nothing is claimed: the runner may get to see it, and must not hold anything then.
     go_on = ending.error is None
     try:
         return _finalize(performance, decision, runner, go_on=go_on)
@@ -291,22 +301,13 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
 
 
 def decide(performance: Performance, ending: Ending) -> Decision:
-    """Turn an ending into a decision."""
+    """Turn an ending into a decision. After an exception policies are asked, and handlers run."""
     if ending.control is not None:
         return decide_flow(ending.control)
     if ending.error is None:
         return SUCCESS
-    record = errors.record(ending.error)
-    if flow.is_failure(ending.error):
-        return decide_error(record)
-    # SystemExit and its kind end processes: a crash, though this one could be caught.
-    definition, execution = performance.definition, performance.execution
-    return decide_crash(
-        (definition.on_crash if definition is not None else None) or settings.RECOVERY_ACTION,
-        error=record,
-        crashes=execution.crashes,
-        limit=settings.MAX_CRASHES,
-    )
+    performance.failure = failing.judge(performance, ending.error)
+    return performance.failure.decision
 
 
 def _in_ascii(decision: Decision) -> Decision:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import time
 from dataclasses import dataclass, field
@@ -11,20 +10,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.db import connections
 
 from geneva_drive.definition import flow
 from geneva_drive.events import step_performed
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.models.heroes import hero_label
+from geneva_drive.logs import StepLogger, about
 
 if TYPE_CHECKING:
     from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.execution.failing import Failure
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["Ending", "Performance", "perform", "row_of"]
+__all__ = ["Ending", "Performance", "handle", "perform", "row_of"]
 
 logger = logging.getLogger("geneva_drive.step")
 
@@ -44,7 +44,8 @@ class Performance:
 
     ``token`` is what makes it ours; ``error`` is what a precondition raised, in which case there is no
     body to run. ``row`` has the workflow's columns as they were claimed: what a body sets on its instance
-    must not reach the next one.
+    must not reach the next one. ``reattempts`` is how many reattempts by policy, in a row, led to this
+    attempt; ``failure`` is what was decided about an exception.
     """
 
     workflow: Workflow
@@ -53,6 +54,12 @@ class Performance:
     token: UUID
     error: BaseException | None = None
     row: dict[str, Any] = field(default_factory=dict)
+    reattempts: int = field(init=False)
+    failure: Failure | None = None
+
+    def __post_init__(self) -> None:
+        # As the row had it when it was begun: a body may write metadata of its own there.
+        self.reattempts = self.execution.reattempts
 
     @property
     def workflow_pk(self) -> Any:
@@ -81,23 +88,20 @@ class Ending:
 class _Context:
     """What the instance knows while its body runs."""
 
-    def __init__(self, performance: Performance, *, outer_blocks: dict[str, int]) -> None:
+    def __init__(
+        self, performance: Performance, *, outer_blocks: dict[str, int], resumable: bool | None = None
+    ) -> None:
         self.execution = performance.execution
         self._workflow = performance.workflow
-        self._resumable = performance.definition is not None and performance.definition.resumable
+        if resumable is None:
+            resumable = performance.definition is not None and performance.definition.resumable
+        self._resumable = resumable
         self._outer_blocks = outer_blocks
         self.in_body = False
 
     @cached_property
     def logger(self) -> logging.LoggerAdapter[Any]:
-        extra = {
-            "workflow_type": self._workflow.type,
-            "workflow_id": self._workflow.pk,
-            "hero": hero_label(self._workflow),
-            "execution_id": self.execution.pk,
-            "step": self.execution.step_name,
-        }
-        return logging.LoggerAdapter(logger, extra)
+        return StepLogger(logger, about(self._workflow, self.execution))
 
     def leave(self, how: str, **arguments: Any) -> NoReturn:
         where = f"{self._workflow}, step {self.execution.step_name}"
@@ -147,6 +151,36 @@ def perform(performance: Performance) -> Ending:
     return ending
 
 
+def handle(performance: Performance, handler: Any, error: BaseException) -> flow.FlowControl | None:
+    """Run a handler of exceptions and return what it decided, None for nothing.
+
+    The instance is that of the body, so that the handler sees what the body left on it. Raises what the
+    handler raises.
+
+    Parameters
+    ----------
+    handler
+        A method's name, or a callable of the workflow and the error.
+    """
+    workflow = performance.workflow
+    context = _Context(performance, outer_blocks=_open_blocks(), resumable=False)
+    context.in_body = True
+    workflow._step = context
+    try:
+        if isinstance(handler, str):
+            _call(getattr(workflow, handler), performance, error)
+        else:
+            _call(handler, performance, workflow, error)
+    except BaseException as raised:
+        control = flow.unwrap(raised)
+        if control is None:
+            raise
+        return control
+    finally:
+        workflow._step = None
+    return None
+
+
 def _run(performance: Performance, context: _Context) -> flow.FlowControl | None:
     workflow, execution = performance.workflow, performance.execution
     hooks = type(workflow)._geneva.hooks
@@ -179,10 +213,7 @@ def _body(performance: Performance, context: _Context) -> flow.FlowControl | Non
     context._outer_blocks = _open_blocks()
     context.in_body = True
     try:
-        if inspect.iscoroutinefunction(function):
-            _run_async(function, performance)
-        else:
-            function()
+        _call(function, performance)
     except BaseException as error:
         control = flow.unwrap(error)
         if control is None:
@@ -193,12 +224,15 @@ def _body(performance: Performance, context: _Context) -> flow.FlowControl | Non
     return None
 
 
-def _run_async(function: Any, performance: Performance) -> None:
+def _call(function: Any, performance: Performance, *arguments: Any) -> None:
+    if not iscoroutinefunction(function):
+        function(*arguments)
+        return
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         # async_to_sync keeps the ORM on this thread and its connection.
-        async_to_sync(function)()
+        async_to_sync(function)(*arguments)
         return
     raise InvalidStateError(
         f"{performance.workflow}, step {performance.execution.step_name}: an async step cannot run inside a "

@@ -125,6 +125,7 @@ def _decide(workflow: Workflow, execution: StepExecution, why: str, now: datetim
         definition.on_crash or settings.RECOVERY_ACTION,
         error=error,
         crashes=execution.crashes,
+        reattempts=execution.reattempts,
         limit=settings.MAX_CRASHES,
         # Handed over in the commit that ended the step before: its body may never have begun.
         counts=not execution.handed_over,

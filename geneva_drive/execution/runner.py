@@ -21,6 +21,8 @@ class Runner:
     """
 
     process_id: UUID | None = None
+    #: The exception of a step that was raised last. It has been logged.
+    raised: BaseException | None = None
 
     def __init__(self, *, straight_on: bool | None = None) -> None:
         self._straight_on = straight_on

@@ -47,7 +47,7 @@ def apply_decision(
         following = _following(workflow, execution, decision)
     if following is not None:
         try:
-            built = _build(workflow, following, decision, now=now, held=stop)
+            built = _build(workflow, execution, following, decision, now=now, held=stop)
         except Exception as error:
             # Options that were written by hand, or by other code. The step that ended must be recorded all
             # the same, and what cannot be scheduled must not stop others.
@@ -83,14 +83,24 @@ def apply_decision(
 
 
 def _build(
-    workflow: Workflow, following: StepDefinition, decision: Decision, *, now: datetime, held: bool
+    workflow: Workflow,
+    execution: StepExecution,
+    following: StepDefinition,
+    decision: Decision,
+    *,
+    now: datetime,
+    held: bool,
 ) -> StepExecution:
+    repeats = decision.then is Then.SAME
+    # Counts belong to a step under whatever name; past a gravestone another one follows.
+    same = repeats and following is workflow.steps.resolve(execution.step_name)
     return scheduling.build(
         workflow,
         following,
         now=now,
-        wait=decision.wait if decision.then is Then.SAME else None,
-        crashes=decision.crashes,
+        wait=decision.wait if repeats else None,
+        crashes=decision.crashes if same else 0,
+        reattempts=decision.reattempts if same else 0,
         held=held,
     )
 

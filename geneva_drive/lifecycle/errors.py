@@ -9,7 +9,7 @@ from django.db import DatabaseError, DataError
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import ErrorRecord
 
-__all__ = ["ascii_only", "is_encoding_problem", "record"]
+__all__ = ["ascii_only", "is_encoding_problem", "record", "record_both"]
 
 _CLASS_CHARACTERS = 255
 _CUT = "\n… cut here …\n"
@@ -26,6 +26,32 @@ def record(error: BaseException) -> ErrorRecord:
         message=_storable(_message(error), limit),
         traceback=_storable(_traceback(error), limit),
     )
+
+
+def record_both(error: BaseException, second: BaseException, what: str) -> ErrorRecord:
+    """Describe ``error`` and what came up while it was dealt with. Never raises.
+
+    Parameters
+    ----------
+    what
+        What raised ``second``, for the message: "the handler 'back_off'".
+    """
+    first, other = record(error), record(second)
+    limit = settings.MAX_ERROR_CHARACTERS
+    return ErrorRecord(
+        class_name=first.class_name,
+        message=_storable(
+            f"{first.message}\n\nThen {what} raised {other.class_name}: {other.message}", limit
+        ),
+        # Python's own words between the two, when the second names the first.
+        traceback=other.traceback
+        if _names(second, error)
+        else _storable(first.traceback + other.traceback, limit),
+    )
+
+
+def _names(error: BaseException, other: BaseException) -> bool:
+    return error.__cause__ is other or (error.__context__ is other and not error.__suppress_context__)
 
 
 def ascii_only(error: ErrorRecord) -> ErrorRecord:

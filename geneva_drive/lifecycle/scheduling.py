@@ -37,6 +37,7 @@ def build(
     base: datetime | None = None,
     wait: timedelta | None = None,
     crashes: int = 0,
+    reattempts: int = 0,
     held: bool = False,
     notes: dict[str, Any] | None = None,
 ) -> StepExecution:
@@ -48,6 +49,8 @@ def build(
         The moment that waits count from. Default: now.
     wait
         Before it is due. Default: what the step, the run or the class says.
+    crashes, reattempts
+        How many of each, in a row, there were of this step before this attempt.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def build(
         scheduled_for=clock.local(due),
         held=held,
         crashes=crashes,
-        metadata=notes or None,
+        metadata={**(notes or {}), **({"reattempts": reattempts} if reattempts else {})} or None,
         created_at=clock.local(now),
     )
     execution._state.db = workflow._state.db

@@ -193,11 +193,14 @@ def hold(execution: StepExecution) -> None:
 def release(execution: StepExecution, *, now: datetime) -> None:
     """Put a held execution back, to be dispatched again: at its time, or at once when that has passed.
 
-    A deferral begins anew, so that a second deploy gets its grace, and so does the count of crashes.
+    A deferral begins anew, so that a second deploy gets its grace; so do the counts of crashes and of
+    reattempts, since a person has looked at it.
     """
     if execution.deferred_since is not None:
         _change(execution, **_NO_ERROR)
     _change(execution, held=False, deferred_since=None, dispatched_at=None, crashes=0)
+    if execution.reattempts:
+        _change(execution, metadata={**execution.metadata, "reattempts": 0})
 
 
 def reschedule(execution: StepExecution, *, at: datetime) -> None:

@@ -13,10 +13,9 @@ from django.db.models.manager import BaseManager
 
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.class_definition import HOOKS
-from geneva_drive.definition.conditions import DeclaredCondition
+from geneva_drive.definition.declarations import DECLARED
 from geneva_drive.definition.functions import problem_with_function
 from geneva_drive.definition.options import validate
-from geneva_drive.definition.steps import DeclaredStep
 
 __all__ = [
     "check_attributes",
@@ -41,7 +40,7 @@ def check_attributes(blueprint: Blueprint, base: Any) -> None:
     ]
     columns = _columns(base)
     for name in ("steps", "_geneva"):
-        if name in blueprint.body and not isinstance(blueprint.body[name], DeclaredStep | DeclaredCondition):
+        if name in blueprint.body and not isinstance(blueprint.body[name], DECLARED):
             raise blueprint.place.error(f"{name!r} is made from the steps of the class. Choose another name.")
     _check_values(blueprint.body.items(), blueprint.place, "", base, columns)
     for mixin in mixins:
@@ -84,11 +83,7 @@ def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Map
                 f"the manager {name!r}{origin} would find rows of other workflow classes. Derive it from "
                 f"{wanted.__module__}.{wanted.__qualname__}."
             )
-        if (
-            name in columns
-            and name != "job_options"
-            and not isinstance(value, DeclaredStep | DeclaredCondition)
-        ):
+        if name in columns and name != "job_options" and not isinstance(value, DECLARED):
             raise place.error(
                 f"{name!r}{origin} would hide a column of every workflow. Choose another name; for type "
                 f"checkers, annotate without a value."

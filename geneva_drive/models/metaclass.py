@@ -110,6 +110,7 @@ class WorkflowMeta(ModelBase):
             may_proceed_without_hero=may_proceed_without_hero(blueprint),
             is_abstract=is_abstract,
             hooks=overridden_hooks(blueprint, base),
+            policies=collected.policies,
             declared=collected.own,
         )
         registry.check(label, definition.former_types, module=blueprint.module, path=blueprint.path)

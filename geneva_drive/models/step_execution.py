@@ -111,6 +111,13 @@ class StepExecution(models.Model):
         """Whether the workflow's one active slot is taken by this row."""
         return self.state in ACTIVE
 
+    @property
+    def reattempts(self) -> int:
+        """How many reattempts by policy, in a row, there were of this step before this attempt."""
+        # Carried from row to row, so that no attempt has to count the rows before it.
+        count = self.metadata.get("reattempts", 0) if isinstance(self.metadata, dict) else 0
+        return count if isinstance(count, int) else 0
+
     def save(
         self,
         *,

@@ -313,6 +313,11 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
         return self
 
     @property
+    def hero_label(self) -> str:
+        """``app.model key`` of the hero, without a query for it, or "" for a workflow without one."""
+        return hero_label(self)
+
+    @property
     def hero_given(self) -> models.Model | None:
         """The hero that this instance was made with or has looked up; no query."""
         field: Any = self._meta.get_field("hero")

@@ -18,6 +18,7 @@ from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import clean_up, recover, redispatch
 from geneva_drive.lifecycle.locking import is_lost_connection
+from geneva_drive.logs import about
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.worker.claiming import claim, is_anything_due
 from geneva_drive.worker.listening import Listener, can_listen
@@ -209,14 +210,14 @@ class Worker:
                     _drop_dead_connections()
                 executor.run(performance, runner)
             except BaseException as error:
-                logger.error(
-                    "Execution %s of workflow %s (%s) failed: %s",
-                    performance.execution.pk,
-                    performance.workflow.pk,
-                    performance.execution.step_name,
-                    error,
-                    exc_info=error,
-                )
+                if error is not runner.raised:
+                    # Not a step's: the executor has logged that, with the step that it was.
+                    logger.error(
+                        "Execution %s or what followed it could not be carried on.",
+                        performance.execution.pk,
+                        exc_info=error,
+                        extra=about(performance.workflow, performance.execution),
+                    )
                 _drop_dead_connections()
             finally:
                 self.heartbeat.let_go(performance.token)

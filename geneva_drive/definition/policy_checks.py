@@ -1,0 +1,273 @@
+"""From what was written about exceptions to checked policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from asgiref.sync import iscoroutinefunction
+
+from geneva_drive.definition.backoff import BACKOFFS
+from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
+from geneva_drive.definition.conditions import DeclaredCondition
+from geneva_drive.definition.durations import checked_duration
+from geneva_drive.definition.functions import problem_with_function, problem_with_signature
+from geneva_drive.definition.policies import (
+    DEFAULT_MAX_REATTEMPTS,
+    DeclaredHandler,
+    DeclaredPolicies,
+    ExceptionPolicy,
+    Policy,
+    PolicyAction,
+    Report,
+)
+from geneva_drive.definition.steps import DeclaredStep
+
+__all__ = ["checked_class_policies", "checked_handler", "checked_policy", "checked_step_policies"]
+
+ACTIONS: Final = tuple(str(action) for action in PolicyAction)
+TERMINAL_ACTIONS: Final = tuple(action for action in ACTIONS if action != PolicyAction.REATTEMPT)
+REPORTS: Final = tuple(str(report) for report in Report)
+_HANDLER_OPTIONS: Final = ("max_reattempts", "terminal_action", "report")
+
+
+def checked_step_policies(value: Any, option: str, blueprint: Blueprint, place: Place) -> tuple[Policy, ...]:
+    """Return the policies that a step's ``on_exception`` stands for: a short form, a policy, or a list.
+
+    Raises
+    ------
+    StepConfigurationError
+        Something in it cannot work.
+    """
+    if not isinstance(value, list | tuple):
+        return (checked_policy(value, option, blueprint, place),)
+    if not value:
+        raise place.error(f"{option} is empty, which says nothing. Leave it out.")
+    return tuple(
+        checked_policy(each, f"{option}[{number}]", blueprint, place) for number, each in enumerate(value)
+    )
+
+
+def checked_policy(value: Any, option: str, blueprint: Blueprint, place: Place) -> Policy:
+    """Return the policy that one value stands for."""
+    if isinstance(value, str):
+        value = _short_form(value, option, place)
+    if isinstance(value, DeclaredHandler):
+        raise place.error(
+            f"{option} is a method under @on_exception, which holds for the whole class. For one step give "
+            "ExceptionPolicy(matching=…, handler='method_name')."
+        )
+    if not isinstance(value, ExceptionPolicy):
+        raise place.error(
+            f"{option}={value!r} is not a policy. Give one of {', '.join(ACTIONS)}, or an ExceptionPolicy."
+        )
+    where = f"{option}: {value!r}"
+    matchers = _matchers(value.matching, where, place)
+    report = _one_of(value.report, Report.ALWAYS, REPORTS, f"{where}: report", place)
+    if value.handler is not None:
+        return _with_handler(value, matchers, Report(report), where, blueprint, place)
+    if value.action is None:
+        raise place.error(
+            f"{where} says neither what to do nor who decides. Give an action ({', '.join(ACTIONS)}) or a "
+            "handler."
+        )
+    action = PolicyAction(_one_of(value.action, None, ACTIONS, f"{where}: the action", place))
+    if action is not PolicyAction.REATTEMPT:
+        for name in ("wait", "max_reattempts", "terminal_action"):
+            absent = MISSING if name == "max_reattempts" else None
+            if getattr(value, name) is not absent:
+                raise place.error(
+                    f"{where}: {name} is about reattempts, and {str(action)!r} makes none. Leave it out, or "
+                    "say 'reattempt'."
+                )
+    return Policy(
+        action=action,
+        matchers=matchers,
+        wait=_wait(value.wait, where, place),
+        cap=_cap(value.max_reattempts, where, place),
+        terminal_action=_terminal(value.terminal_action, where, place),
+        report=Report(report),
+        name=str(action),
+    )
+
+
+def checked_handler(name: str, declared: DeclaredHandler, blueprint: Blueprint, place: Place) -> Policy:
+    """Return the policy that a method under ``@on_exception`` stands for."""
+    if isinstance(declared.function, DeclaredStep | DeclaredCondition | DeclaredHandler):
+        raise place.error("its function is declared as a step or a condition already. Give a plain method.")
+    if declared.function is MISSING:
+        raise place.error("on_exception(…) decorates nothing. Put it above a method, as @on_exception(…).")
+    if unknown := [option for option in declared.options if option not in _HANDLER_OPTIONS]:
+        raise place.error(
+            f"{unknown[0]}={declared.options[unknown[0]]!r} is not an option of on_exception. Options are: "
+            f"{', '.join(_HANDLER_OPTIONS)}; which exceptions are meant comes before them."
+        )
+    # Also when the class redefines the plain method.
+    if problem := problem_with_function(_plain(blueprint.find(name)), "self", "error"):
+        raise place.error(problem)
+    return Policy(
+        matchers=_matchers(declared.matching or None, "on_exception", place),
+        cap=_cap(declared.options.get("max_reattempts", MISSING), "on_exception", place),
+        terminal_action=_terminal(declared.options.get("terminal_action"), "on_exception", place),
+        report=Report(
+            _one_of(declared.options.get("report"), Report.ALWAYS, REPORTS, "on_exception: report", place)
+        ),
+        handler=name,
+        name=name,
+    )
+
+
+def _short_form(value: str, option: str, place: Place) -> ExceptionPolicy:
+    if value not in ACTIONS:
+        raise place.error(f"{option}={value!r} is not an action. There are: {', '.join(ACTIONS)}.")
+    return ExceptionPolicy(value)  # type: ignore[arg-type]
+
+
+def _with_handler(
+    value: ExceptionPolicy,
+    matchers: tuple[Any, ...],
+    report: Report,
+    where: str,
+    blueprint: Blueprint,
+    place: Place,
+) -> Policy:
+    for name in ("action", "wait"):
+        if (given := getattr(value, name)) is not None:
+            raise place.error(
+                f"{where}: {name}={given!r} and a handler exclude each other, for the handler decides. Keep "
+                "one."
+            )
+    handler = value.handler
+    if isinstance(handler, str):
+        method = _plain(blueprint.find(handler))
+        if method is MISSING:
+            raise place.error(
+                f"{where}: handler={handler!r} names no method of the class. Define it, or correct the name."
+            )
+        problem = problem_with_function(method, "self", "error")
+    elif isinstance(handler, type) or not callable(handler):
+        raise place.error(
+            f"{where}: handler={handler!r} is neither a callable of the workflow and the error nor a "
+            "method's name. Give one."
+        )
+    else:
+        problem = problem_with_signature(handler, "workflow", "error")
+    if problem:
+        raise place.error(f"{where}: {problem}")
+    name = handler if isinstance(handler, str) else getattr(handler, "__name__", type(handler).__name__)
+    return Policy(
+        matchers=matchers,
+        cap=_cap(value.max_reattempts, where, place),
+        terminal_action=_terminal(value.terminal_action, where, place),
+        report=report,
+        handler=handler,
+        name=name,
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.function if isinstance(value, DeclaredHandler) else value
+
+
+def _matchers(value: Any, where: str, place: Place) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    given = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    if not given:
+        raise place.error(f"{where}: matching is empty, so it fits nothing. Leave it out to fit everything.")
+    for each in given:
+        if problem := _problem_with_matcher(each):
+            raise place.error(f"{where}: matching={each!r} {problem}")
+    return given
+
+
+def _problem_with_matcher(value: Any) -> str | None:
+    if isinstance(value, str):
+        parts = value.split(".")
+        if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+            return "is not a dotted name. Give 'package.module.Class', or the class itself."
+        return None
+    if isinstance(value, type):
+        if not issubclass(value, BaseException):
+            return "is not an exception class. Give one, or an object (not a class) with matches(error)."
+        if not issubclass(value, Exception):
+            return (
+                "is not an Exception: what ends processes counts as a crash, and a step's on_crash says what "
+                "follows. Give Exception or a subclass; for everything, leave matching out."
+            )
+        return None
+    matcher = getattr(value, "matches", None)
+    if not callable(matcher):
+        return "fits nothing. Give an exception class, its dotted name, or an object with matches(error)."
+    if iscoroutinefunction(matcher):
+        return "has an async matches, and matchers are not. Make it a plain method."
+    if problem := problem_with_signature(matcher, "error"):
+        return f"cannot be asked: {problem}"
+    return None
+
+
+def _one_of(value: Any, default: str | None, known: Iterable[str], what: str, place: Place) -> str:
+    if value is None and default is not None:
+        return default
+    for each in known:
+        if isinstance(value, str) and value == each:
+            return each
+    raise place.error(f"{what} is {value!r}, which is unknown. Give one of: {', '.join(known)}.")
+
+
+def _terminal(value: Any, where: str, place: Place) -> PolicyAction:
+    return PolicyAction(
+        _one_of(value, PolicyAction.PAUSE, TERMINAL_ACTIONS, f"{where}: terminal_action", place)
+    )
+
+
+def _cap(value: Any, where: str, place: Place) -> int | None:
+    if value is MISSING:
+        return DEFAULT_MAX_REATTEMPTS
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise place.error(
+            f"{where}: max_reattempts={value!r} is not a whole number from 0. Give one, or None for no limit."
+        )
+    return int(value)
+
+
+def _wait(value: Any, where: str, place: Place) -> Any:
+    if value is None:
+        return timedelta(0)
+    if isinstance(value, str):
+        if value not in BACKOFFS:
+            raise place.error(
+                f"{where}: wait={value!r} is not a backoff. There are: {', '.join(BACKOFFS)}; or give a "
+                "timedelta, or a callable of the reattempt's number."
+            )
+        return value
+    if callable(value):
+        if iscoroutinefunction(value):
+            raise place.error(f"{where}: wait is async, and waits are not. Give a plain function.")
+        if problem := problem_with_signature(value, "attempt"):
+            raise place.error(f"{where}: wait: {problem}")
+        return value
+    try:
+        return checked_duration(value)
+    except ValueError as error:
+        raise place.error(f"{where}: {error}") from None
+
+
+def checked_class_policies(
+    declared: DeclaredPolicies, blueprint: Blueprint, owner: str
+) -> tuple[Policy, ...]:
+    """Return the policies that one class body gives as ``exception_policies``."""
+    place = Place(owner, "exception_policies", kind="attribute")
+    if not isinstance(declared.value, list | tuple):
+        raise place.error(f"{declared.value!r} is not a list. Give a list of policies: [ExceptionPolicy(…)].")
+    # An empty list is what a class without any may well say.
+    return tuple(
+        checked_policy(
+            each, f"[{number}]", blueprint, replace(place, location=getattr(each, "location", None))
+        )
+        for number, each in enumerate(declared.value)
+    )

@@ -1,0 +1,44 @@
+"""One tree of loggers, ``geneva_drive``, and what every record about a workflow carries.
+
+The fields are attributes of the record, so that a formatter, Sentry or a JSON handler finds them:
+``workflow_type``, ``workflow_id``, ``hero`` (``app.model key``), ``execution_id``, ``step``. Each is there
+on every such record; None where it is not known or not meant.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = ["FIELDS", "StepLogger", "about"]
+
+FIELDS = ("workflow_type", "workflow_id", "hero", "execution_id", "step")
+
+
+def about(workflow: Workflow | None = None, execution: StepExecution | None = None) -> dict[str, Any]:
+    """Return the ``extra`` of a record about a workflow, an execution of it, or both."""
+    extra: dict[str, Any] = dict.fromkeys(FIELDS)
+    if workflow is not None:
+        extra |= {"workflow_type": workflow.type, "workflow_id": workflow.pk, "hero": workflow.hero_label}
+        extra["step"] = workflow.current_step_name
+    if execution is not None:
+        extra |= {
+            "workflow_id": execution.workflow_id,
+            "execution_id": execution.pk,
+            "step": execution.step_name,
+        }
+    return extra
+
+
+class StepLogger(logging.LoggerAdapter[logging.Logger]):
+    """``self.logger`` in a step: adds the fields, and keeps what the step adds itself."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        # The standard library's own replaces an extra that is given with a call, before Python 3.13.
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
+        return msg, kwargs
