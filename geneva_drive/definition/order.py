@@ -7,6 +7,7 @@ from typing import Any
 
 from geneva_drive.definition.blueprint import Place
 from geneva_drive.definition.declarations import Declaration
+from geneva_drive.definition.steps import DeclaredStep
 
 __all__ = ["put_in_order"]
 
@@ -23,6 +24,7 @@ def put_in_order(order: list[str], declaration: Declaration, place: Place) -> No
         It names two neighbours, itself, or a step that is not in `order` yet.
     """
     name = declaration.name
+    assert isinstance(declaration.declared, DeclaredStep)
     neighbour = _neighbour(declaration.declared.options, place)
     if neighbour is not None:
         option, other = neighbour
