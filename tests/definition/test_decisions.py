@@ -247,7 +247,7 @@ def test_a_reattempt_is_within_the_limit_and_counted(case: tuple[Match | None, i
 def test_a_step_that_always_fails_runs_once_and_its_reattempts_whatever_crashes_come_between(
     cap: int, crash_before: list[bool], terminal: str
 ) -> None:
-    """Plays the rows of one step, whose attempts end by an exception or a crash, until something else follows."""
+    """Plays the rows of one step: its attempts fail or crash, until something else follows."""
     runs = reattempts = crashes = 0
     script = iter(crash_before)
     while True:
