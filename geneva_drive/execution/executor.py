@@ -17,6 +17,7 @@ from django.db import DataError, InterfaceError, OperationalError, connections, 
 from django.db.transaction import TransactionManagementError
 
 from geneva_drive import clock
+from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import (
     CANCELED_MEANWHILE,
     SUCCESS,
