@@ -163,7 +163,8 @@ def _twice(error: BaseException, second: BaseException, what: str) -> Failure:
 
 def report(performance: Performance, error: BaseException) -> None:
     """Log an exception as an error, once, with its traceback. Never raises."""
-    workflow, execution = performance.workflow, performance.execution
+    # Not the body's own instance, on which anything may have been set.
+    workflow, execution = performance.as_claimed(), performance.execution
     message = errors.record(error).message
     try:
         logger.error(
