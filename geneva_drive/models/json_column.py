@@ -35,7 +35,7 @@ class JSONColumn(StablePath, models.JSONField):
             return "longtext"  # json is an alias there that adds a CHECK named after the column
         return super().db_type(connection)
 
-    def db_check(self, _connection: BaseDatabaseWrapper) -> None:
+    def db_check(self, _connection: BaseDatabaseWrapper) -> str | None:
         return None
 
     def _storage(self, connection: BaseDatabaseWrapper) -> str:
@@ -91,7 +91,7 @@ class JSONColumnFormField(forms.JSONField):
         if self.disabled or value in self.empty_values or not isinstance(value, str):
             return None if isinstance(value, str) and not value else value
         try:
-            return serialization.loads(value, strict=True)
+            return _parse(value)
         except PayloadError as error:
             raise ValidationError(
                 self.error_messages["invalid"], code="invalid", params={"value": value}
@@ -101,7 +101,7 @@ class JSONColumnFormField(forms.JSONField):
         if self.disabled:
             return initial
         try:
-            return None if data is None else serialization.loads(data, strict=True)
+            return None if data is None else _parse(data)
         except PayloadError:
             return InvalidJSONInput(data)
 
@@ -120,3 +120,9 @@ class JSONColumnFormField(forms.JSONField):
         except (ValidationError, PayloadError):
             return True
         return bool(given != serialization.dumps(initial))
+
+
+def _parse(text: str) -> Any:
+    value = serialization.loads(text, strict=True)
+    serialization.encode(value)  # what was typed may be JSON that no database holds
+    return value

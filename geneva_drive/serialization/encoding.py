@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DEPTH", "MAX_KEY_BYTES", "dumps", "encode", "has_tags", "to_text"]
 
 MAX_DEPTH = 100
-"""Levels of the stored JSON. MySQL holds no more."""
+"""Levels of the stored JSON, the innermost value among them. MySQL's own limit is one further."""
 
 MAX_KEY_BYTES = 65535
 """Bytes of a key, in UTF-8. MySQL holds no more."""

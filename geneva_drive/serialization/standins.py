@@ -49,6 +49,10 @@ def _fetch(label: str, pk: Any, alias: str | None) -> Model:
     return instance
 
 
+class _NoSuchAttribute(PayloadError, AttributeError):
+    """Also an ``AttributeError``, since Django, copy and pickle ask any value whether it has some."""
+
+
 class Unreadable:
     """A stored value that this code cannot read. Using it raises; writing it back changes nothing.
 
@@ -69,9 +73,7 @@ class Unreadable:
         raise PayloadError(self.reason)
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)  # what copy, pickle and inspect ask for
-        raise PayloadError(self.reason)
+        raise _NoSuchAttribute(self.reason)
 
     __getitem__ = __setitem__ = __delitem__ = __setattr__ = __iter__ = __len__ = __contains__ = _refuse
     __bool__ = __int__ = __float__ = __index__ = __call__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
