@@ -171,7 +171,7 @@ def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(
     row = active(broken)
     assert row.state == "scheduled"
     assert clock.utc(row.scheduled_for) > clock.now()
-    assert row.error_class == "RuntimeError"
+    assert row.error_class == "builtins.RuntimeError"
 
     settings.GENEVA_DRIVE = {"UNDEFINED_STEP_GRACE": timedelta(0)}
     StepExecution.objects.filter(pk=row.pk).update(scheduled_for=clock.local(clock.now()))
