@@ -78,6 +78,8 @@ def project(
         begun.close_shell()
 
 
+# Some twenty processes, each of which sets up Django and many of which make tables.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", WITH_CODE, ids=_ids)
 def test_the_code_of_a_page_runs(page: Page, project: Project) -> None:
     for block in page.runs:
