@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.db import IntegrityError, InterfaceError, OperationalError, connections, router
+from django.db import IntegrityError, connections, router
 from django.db.models import ProtectedError, Q, RestrictedError
 from django.db.models.deletion import Collector
 
@@ -17,7 +17,7 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.execution.recovery import recover_one
 from geneva_drive.lifecycle import outbox
-from geneva_drive.lifecycle.locking import in_transaction, write_first
+from geneva_drive.lifecycle.locking import in_transaction, may_pass, write_first
 from geneva_drive.models.operator_action import OperatorAction
 from geneva_drive.models.process import Process
 from geneva_drive.models.step_execution import StepExecution
@@ -86,9 +86,9 @@ def recover(using: str, counts: Counts | None = None) -> Counts:
 def _recover(pk: Any, workflow_id: Any, token: UUID | None, **how: Any) -> bool:
     try:
         return recover_one(pk, workflow_id, token, **how)
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception:
+    except Exception as error:
+        if may_pass(error, how["using"]):
+            raise
         # One bad row keeps no others from being recovered.
         logger.exception("Execution %s could not be recovered.", pk)
         return False

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from django.db import DataError, InterfaceError, OperationalError, connections, router, transaction
+from django.db import DatabaseError, connections, router, transaction
 from django.db.transaction import TransactionManagementError
 
 from geneva_drive import clock
@@ -36,6 +36,7 @@ from geneva_drive.lifecycle.locking import (
     in_transaction,
     lock_execution,
     lock_workflow,
+    may_pass,
     write_first,
 )
 from geneva_drive.models.step_execution import StepExecution
@@ -155,9 +156,9 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
 
     try:
         prepared = in_transaction(using, work)
-    except (OperationalError, InterfaceError):
-        raise
     except Exception as error:
+        if may_pass(error, using):
+            raise
         logger.exception("Execution %s could not be prepared.", execution_id)
         prepared = None
         put_off = partial(put_off_unprepared, workflow_id, execution_id, error, using, pending)
@@ -294,8 +295,8 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
     go_on = ending.error is None
     try:
         return _finalize(performance, decision, runner, go_on=go_on)
-    except (DataError, OperationalError) as error:
-        if decision.error is None or not errors.is_encoding_problem(error):
+    except DatabaseError as error:
+        if not _is_of_its_text(error, decision):
             raise
         # A column of fewer characters than Unicode has: better without accents than unrecorded.
         return _finalize(performance, _in_ascii(decision), runner, go_on=go_on)
@@ -309,6 +310,12 @@ def decide(performance: Performance, ending: Ending) -> Decision:
         return SUCCESS
     performance.failure = failing.judge(performance, ending.error)
     return performance.failure.decision
+
+
+def _is_of_its_text(error: Exception, decision: Decision) -> bool:
+    return (
+        decision.error is not None and isinstance(error, DatabaseError) and errors.is_encoding_problem(error)
+    )
 
 
 def _in_ascii(decision: Decision) -> Decision:
@@ -333,9 +340,9 @@ def _finalize(
     try:
         # A body that is done waits for a server that restarts: what is not recorded would run again.
         following = in_transaction(using, work, patience=settings.LEASE)
-    except (OperationalError, InterfaceError, DataError):
-        raise
-    except Exception:
+    except Exception as error:
+        if may_pass(error, using) or _is_of_its_text(error, decision):
+            raise
         # What follows could not be prepared here; the step that is done must be recorded all the same.
         logger.exception("What follows execution %s could not be prepared.", performance.execution.pk)
         following = in_transaction(using, lambda: work(go_on=False))
@@ -429,9 +436,9 @@ def _finalize_atomic(
     try:
         with transaction.atomic(using=alias_of(performance.execution)):
             return _finalize_locked(performance, decision, runner, pending)
-    except (OperationalError, InterfaceError, DataError):
-        raise
-    except Exception:
+    except Exception as error:
+        if may_pass(error, alias_of(performance.execution)):
+            raise
         logger.exception("What follows execution %s could not be prepared.", performance.execution.pk)
         pending.clear()
         return _finalize_locked(performance, decision, runner, pending, go_on=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import OperationalError, transaction
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
@@ -86,7 +86,7 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
     try:
         with _read_only(workflow, execution, definition):
             found = _conditions(workflow, definition)
-    except (OperationalError, InterfaceError) as database_error:
+    except OperationalError as database_error:
         if is_conflict(database_error):
             raise
         return Proceed(definition, database_error)

@@ -29,6 +29,7 @@ __all__ = [
     "lock_active_execution",
     "lock_execution",
     "lock_workflow",
+    "may_pass",
     "write_first",
 ]
 
@@ -43,6 +44,14 @@ _CONFLICT_CODES = frozenset({1205, 1213, 1020})
 # MySQL and MariaDB: gone away, lost, killed for idleness, killed, shutting down; nobody listens (socket,
 # port), lost while connecting, too many connections.
 _LOST_CODES = frozenset({2006, 2013, 4031, 1927, 1053, 2002, 2003, 2055, 1040})
+
+
+# PostgreSQL: insufficient resources, and an operator's or a timeout's intervention.
+_PASSING_STATES = ("53", "57")
+# MySQL and MariaDB: interrupted, timeouts, table and disk full, read-only.
+_PASSING_CODES = frozenset({1317, 3024, 1969, 1114, 1021, 1290, 1836})
+# SQLite has no codes that Django would hand on.
+_PASSING_TEXTS = ("disk is full", "disk I/O error", "readonly database", "unable to open database")
 
 
 def alias_of(row: Any) -> str:
@@ -113,6 +122,24 @@ def is_lost_connection(error: BaseException, connection: BaseDatabaseWrapper) ->
         raw = connection.connection
         return raw is None or bool(raw.closed)
     return isinstance(error, InterfaceError)
+
+
+def may_pass(error: BaseException, using: str) -> bool:
+    """Whether an error is the server's and not the row's, so that the same may work later.
+
+    An ``OperationalError`` by itself does not say so: on MySQL and MariaDB a text that a column cannot hold
+    and a trigger that refuses are of that class too.
+    """
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    if is_conflict(error) or is_lost_connection(error, connections[using]):
+        return True
+    cause = error.__cause__ or error
+    state = getattr(cause, "sqlstate", None)
+    if state is not None:
+        return bool(state.startswith(_PASSING_STATES))
+    code = cause.args[0] if cause.args else None
+    return code in _PASSING_CODES or any(text in str(cause) for text in _PASSING_TEXTS)
 
 
 def in_transaction(

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import connections, transaction
 
 from geneva_drive import clock
 from geneva_drive.events import Pending
@@ -21,7 +21,7 @@ from geneva_drive.execution.handover import Candidate, begin_at_once
 from geneva_drive.execution.performing import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import buckets
-from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
+from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow, may_pass
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 
@@ -120,9 +120,9 @@ def _prepare_in_savepoint(
     try:
         with transaction.atomic(using=using):
             performance = executor.prepare_locked(workflow, execution, runner, mine)
-    except (OperationalError, InterfaceError):
-        raise
     except Exception as error:
+        if may_pass(error, using):
+            raise
         logger.exception("Execution %s could not be prepared.", execution_id)
         performance = None
         executor.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
