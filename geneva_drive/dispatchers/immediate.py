@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections import deque
 from typing import Any
 
-from geneva_drive import clock
 from geneva_drive.dispatchers.base import Dispatcher
-from geneva_drive.execution.executor import execute
+from geneva_drive.dispatchers.running import run
 
 __all__ = ["Immediate"]
-
-logger = logging.getLogger("geneva_drive.dispatch")
-
-_state = threading.local()
 
 
 class Immediate(Dispatcher):
     """Run what is due in the thread that committed it. Waits are left scheduled.
 
     A run that schedules further work does not recurse: what comes while one is running is queued behind
-    it. A step's exception is recorded and logged; it neither reaches the caller nor stops what is queued.
+    it. A step's exception is recorded and logged, and does not reach the caller. What has to wait runs
+    with the next ``geneva_housekeeping`` after its time, or in a worker.
+
+    Parameters
+    ----------
+    heartbeat
+        Whether the process gets a heartbeat, so that what it leaves behind when it is killed is recovered
+        soon. Off, that takes ``STUCK_AFTER``; for test suites, whose database comes and goes.
     """
 
     supports_queues = True
 
+    def __init__(self, *, heartbeat: bool = True, **options: Any) -> None:
+        super().__init__(**{"straight_on_for": None, **options})
+        self.heartbeat = heartbeat
+
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
-        """Run the execution now, unless it is due later."""
-        if options["scheduled_for"] > clock.now(options["using"]):
-            return None
-        queue: deque[tuple[Any, str]] | None = getattr(_state, "queue", None)
-        if queue is not None:
-            queue.append((execution_id, options["using"]))
-            return None
-        _state.queue = deque([(execution_id, options["using"])])
-        try:
-            while _state.queue:
-                due, using = _state.queue.popleft()
-                try:
-                    execute(due, using=using)
-                except Exception:
-                    logger.exception("Execution %s, or one that followed it, failed.", due)
-        finally:
-            _state.queue = None
+        """Run the execution now, or behind the one that this thread is running."""
+        run(execution_id, options["using"], kind="immediate", heartbeat=self.heartbeat)
         return None

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.db import connections
 
-from geneva_drive import clock
 from geneva_drive.dispatchers.base import Dispatcher
 
 __all__ = ["CHANNEL", "Worker"]
@@ -24,10 +23,15 @@ class Worker(Dispatcher):
     same_transaction = True
     remembers = False
 
+    def enqueues_inside(self, using: str) -> bool:
+        """False: the row is the job. Workers are woken after the commit, when they can see it."""
+        del using
+        return False
+
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
         """Wake idle workers if the row is due now; what is due later they find by themselves."""
         connection = connections[options["using"]]
-        if connection.vendor == "postgresql" and options["scheduled_for"] <= clock.now(options["using"]):
+        if connection.vendor == "postgresql" and not options["delay"]:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, options["queue"]])
         return None

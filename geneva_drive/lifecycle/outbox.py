@@ -1,16 +1,22 @@
 """After the commit, on the database that holds the row, to the configured dispatcher.
 
+A dispatcher whose jobs lie in that same database is told inside of the transaction, so that row and job are
+committed together; there is no second layer of "after commit" then.
+
 This module is the one dynamic edge of the layers: it imports what the settings name.
 """
 
 from __future__ import annotations
 
 import logging
-from functools import lru_cache, partial
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django.core.signals import setting_changed
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db.models import Q
 from django.utils.module_loading import import_string
 
 from geneva_drive import clock
@@ -20,9 +26,11 @@ from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
+    from django.core.checks import CheckMessage
+
     from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["configured_dispatcher", "send"]
+__all__ = ["configured_dispatcher", "dispatch", "dispatch_forgotten", "send"]
 
 logger = logging.getLogger("geneva_drive.dispatch")
 
@@ -30,7 +38,15 @@ logger = logging.getLogger("geneva_drive.dispatch")
 class _Dispatcher(Protocol):
     remembers: bool
 
+    def reach(self) -> timedelta | None: ...
+
+    def enqueues_inside(self, using: str) -> bool: ...
+
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None: ...
+
+    def check(self) -> list[CheckMessage]: ...
+
+    def health(self) -> list[str]: ...
 
 
 def configured_dispatcher() -> _Dispatcher:
@@ -42,15 +58,22 @@ def configured_dispatcher() -> _Dispatcher:
         It cannot be imported or made.
     """
     given = settings.DISPATCHER
-    path, options = (given, {}) if isinstance(given, str) else given
-    return _make(path, tuple(sorted(options.items())))
+    # Options may be dicts, which no cache can be keyed by.
+    key = given if isinstance(given, str) else repr(given)
+    dispatcher = _made.get(key)
+    if dispatcher is None:
+        path, options = (given, {}) if isinstance(given, str) else given
+        dispatcher = _made[key] = _make(path, options)
+    return dispatcher
 
 
-@lru_cache
-def _make(path: str, options: tuple[tuple[str, Any], ...]) -> _Dispatcher:
+_made: dict[str, _Dispatcher] = {}
+
+
+def _make(path: str, options: dict[str, Any]) -> _Dispatcher:
     try:
-        dispatcher: _Dispatcher = import_string(path)(**dict(options))
-    except (ImportError, TypeError) as error:
+        dispatcher: _Dispatcher = import_string(path)(**options)
+    except (ImportError, TypeError, ValueError) as error:
         raise DispatcherError(
             f"GENEVA_DRIVE['DISPATCHER'] names {path!r}, which cannot be used: {error}"
         ) from error
@@ -58,41 +81,95 @@ def _make(path: str, options: tuple[tuple[str, Any], ...]) -> _Dispatcher:
 
 
 def _forget(*, setting: str, **_: Any) -> None:
-    if setting == "GENEVA_DRIVE":
-        _make.cache_clear()
+    if setting in ("GENEVA_DRIVE", "TASKS"):
+        _made.clear()
 
 
 setting_changed.connect(_forget)
 
 
 def send(execution: StepExecution) -> None:
-    """Dispatch a scheduled execution after the commit that wrote it; never when that rolls back."""
+    """Dispatch a scheduled execution with the commit that writes it; never when that rolls back."""
     if execution.held or execution.state != ExecutionState.SCHEDULED:
         return
-    transaction.on_commit(partial(dispatch, execution), using=alias_of(execution), robust=True)
+    using = alias_of(execution)
+    if connections[using].in_atomic_block and _enqueues_inside(using):
+        dispatch(execution)
+    else:
+        transaction.on_commit(partial(dispatch, execution), using=using, robust=True)
+
+
+def _enqueues_inside(using: str) -> bool:
+    try:
+        return configured_dispatcher().enqueues_inside(using)
+    except DispatcherError:
+        return False  # told after the commit, when nothing can be harmed by it
 
 
 def dispatch(execution: StepExecution) -> bool:
-    """Dispatch now. A failure is logged and costs nothing: the row stays due, housekeeping sees it."""
+    """Dispatch now, unless it is due beyond the dispatcher's reach: then the feeder does it near its time.
+
+    A failure is logged and costs nothing: the row stays due and without ``dispatched_at``, for the feeder.
+    """
     using = alias_of(execution)
-    options = {
-        "queue": execution.queue,
-        "priority": execution.priority,
-        "scheduled_for": clock.utc(execution.scheduled_for),
-        "using": using,
-    }
     try:
         dispatcher = configured_dispatcher()
-        job_id = dispatcher.enqueue(execution.pk, options)
+        now = clock.now(using)
+        scheduled_for = clock.utc(execution.scheduled_for)
+        reach = dispatcher.reach()
+        if reach is not None and scheduled_for > now + reach:
+            return False
+        options = {
+            "queue": execution.queue,
+            "priority": execution.priority,
+            "scheduled_for": scheduled_for,
+            "delay": max(0.0, (scheduled_for - now).total_seconds()),
+            "using": using,
+        }
+        with _savepoint(using):
+            job_id = dispatcher.enqueue(execution.pk, options)
         if dispatcher.remembers:
-            # Not a state: whoever runs the row meanwhile does not mind, so no lock is taken.
-            type(execution)._base_manager.using(using).filter(pk=execution.pk).update(
-                dispatched_at=clock.local(clock.now(using)), job_id=job_id
-            )
-    except Exception:
+            _remember(execution, using, job_id, reach)
+    except Exception as error:
+        if connections[using].in_atomic_block and isinstance(error, OperationalError | InterfaceError):
+            # A deadlock or a lost connection took the whole transaction with it, which is tried again.
+            raise
         logger.exception(
             "Execution %s could not be dispatched. It stays due; housekeeping will send it again.",
             execution.pk,
         )
         return False
     return True
+
+
+def dispatch_forgotten(execution: StepExecution, before: datetime) -> bool | None:
+    """Dispatch what has never been, or not since ``before``; None when somebody else has done it.
+
+    Of two feeders one takes the row. One that dies between taking and sending leaves a row that looks
+    dispatched: it is sent again after ``OVERDUE_AFTER``.
+    """
+    using = alias_of(execution)
+    row = type(execution)._base_manager.using(using).filter(pk=execution.pk)
+    forgotten = Q(dispatched_at__isnull=True) | Q(dispatched_at__lt=clock.local(before))
+    scheduled = row.filter(forgotten, state=ExecutionState.SCHEDULED, held=False)
+    if not scheduled.update(dispatched_at=clock.local(clock.now(using))):
+        return None
+    if dispatch(execution):
+        return True
+    row.filter(state=ExecutionState.SCHEDULED).update(dispatched_at=None)
+    return False
+
+
+def _savepoint(using: str) -> AbstractContextManager[Any]:
+    # Inside of the transaction an error of the database must not reach further than this.
+    return transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext()
+
+
+def _remember(execution: StepExecution, using: str, job_id: str | None, reach: timedelta | None) -> None:
+    # Not a state: whoever runs the row meanwhile does not mind, so no lock is taken. But who has run it may
+    # have put it off beyond reach already, and that time is the feeder's again.
+    row = type(execution)._base_manager.using(using).filter(pk=execution.pk)
+    now = clock.now(using)
+    if reach is not None:
+        row = row.filter(scheduled_for__lte=clock.local(now + reach))
+    row.update(dispatched_at=clock.local(now), job_id=job_id)

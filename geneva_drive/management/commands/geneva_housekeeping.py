@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections
+from django.db import connections, router
 
-from geneva_drive.housekeeping import Counts, housekeep
+from geneva_drive.housekeeping import Counts, forget_dispatched, housekeep
+from geneva_drive.models.workflow import Workflow
 
 _LABELS = {
     "recovered": "executions recovered",
+    "fed": "executions dispatched near their time",
     "redispatched": "executions dispatched again",
     "processes": "dead processes removed",
     "workflows": "workflows deleted",
@@ -24,12 +26,18 @@ _LABELS = {
 class Command(BaseCommand):
     help = (
         "One pass of everything that keeps workflows moving and tables small: recover what dead processes left, "
-        "dispatch again what is overdue, delete what ended before the retention. Safe to run at any time, beside "
-        "workers and beside itself."
+        "dispatch what comes near its time, dispatch again what is overdue, delete what ended before the "
+        "retention. Safe to run at any time, beside workers and beside itself."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="Print the counts as one JSON object.")
+        parser.add_argument(
+            "--forget-dispatched",
+            action="store_true",
+            help="First forget what was dispatched, so that it is dispatched anew: once, after DISPATCHER was "
+            "changed. Jobs that still lie with the old one change nothing.",
+        )
         parser.add_argument("--using", help="The database alias. Default: what the routers say.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -42,6 +50,9 @@ class Command(BaseCommand):
         def progress(counts: Counts) -> None:
             self.stderr.write(f"{counts.workflows} workflows deleted so far")
 
+        if options["forget_dispatched"]:
+            forgotten = forget_dispatched(using or router.db_for_write(Workflow))
+            self.stderr.write(f"{forgotten} dispatched executions forgotten")
         quiet = options["json"] or options["verbosity"] == 0
         counts = housekeep(using, progress=None if quiet else progress)
         if options["json"]:

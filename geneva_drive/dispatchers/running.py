@@ -1,0 +1,209 @@
+"""Where every dispatcher ends: an id arrives in some process, and its execution is run here.
+
+``run()`` is the whole duty of a dispatcher's other end. It gives the process its heartbeat, names the
+process on what it runs, and takes care of the thread's connections.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, router
+
+from geneva_drive.exceptions import DispatcherError
+from geneva_drive.execution import heartbeat as heartbeats
+from geneva_drive.execution.executor import execute
+from geneva_drive.execution.heartbeat import Heartbeat
+from geneva_drive.execution.recovery import recover_own
+from geneva_drive.execution.runner import Runner
+from geneva_drive.lifecycle import outbox
+from geneva_drive.models.step_execution import StepExecution
+
+__all__ = ["DispatchedRunner", "message_id", "run"]
+
+logger = logging.getLogger("geneva_drive.dispatch")
+
+_STALE_AFTER = 1.0  # seconds without use after which a connection is tried before a body gets it
+
+_thread = threading.local()
+
+
+def message_id(execution_id: Any) -> int | str:
+    """Return an execution's key as a message carries it: JSON knows numbers and texts."""
+    return execution_id if isinstance(execution_id, int) else str(execution_id)
+
+
+def run(
+    execution_id: Any,
+    using: str | None = None,
+    *,
+    kind: str,
+    heartbeat: bool = True,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run an execution that a dispatcher carried here, and what follows it straight on.
+
+    A job that comes twice, too early or too late changes nothing. What a step raises is recorded and
+    logged, and not raised: the workflow's policy has dealt with it, and whether the job is to be tried
+    again is not for the carrying system to decide. Called from within a step of this thread (by a
+    dispatcher that runs at once), the execution waits until that one has ended.
+
+    Parameters
+    ----------
+    execution_id
+        As it was given to ``enqueue``, or as ``message_id()`` made it.
+    using
+        Alias of the database that holds the rows. None: what the routers say.
+    kind
+        The dispatcher's name, for the row of this process.
+    is_stopping
+        Asked before each further step: whether this process is about to end.
+
+    Raises
+    ------
+    Exception
+        The database was out of reach before anything was begun: the job may be tried again.
+    DispatcherError
+        The job is not one of ours: no such alias, or no such kind of key.
+    """
+    alias = using or router.db_for_write(StepExecution)
+    if alias not in connections:
+        raise DispatcherError(f"A job names the database {alias!r}, which this process does not know.")
+    try:
+        pk = StepExecution._meta.pk.to_python(execution_id)
+    except Exception as error:
+        raise DispatcherError(f"A job names {execution_id!r}, which is no execution's key.") from error
+    queue: deque[tuple[Any, str]] | None = getattr(_thread, "queue", None)
+    if queue is not None:
+        queue.append((pk, alias))
+        return
+    _thread.queue = queue = deque([(pk, alias)])
+    problems: list[Exception] = []
+    try:
+        while queue:
+            try:
+                _run_one(*queue.popleft(), kind, heartbeat, is_stopping)
+            except Exception as error:  # noqa: BLE001 - raised below; those behind it get their turn first
+                problems.append(error)
+        if problems:
+            raise problems[0]
+    finally:
+        del _thread.queue
+        _thread.used = time.monotonic()
+
+
+def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: Callable[[], bool]) -> None:
+    _drop_dead_connections()
+    heartbeat = _heartbeat(using, kind) if with_heartbeat else None
+    runner = DispatchedRunner(heartbeat, straight_on_for=_straight_on_for(), is_stopping=is_stopping)
+    try:
+        execute(pk, using=using, runner=runner)
+    except Exception as error:
+        if not runner.has_begun:
+            raise
+        logger.error("Execution %s failed: %s", runner.last_execution or pk, error, exc_info=error)
+
+
+class DispatchedRunner(Runner):
+    """A chain of steps that a dispatcher's job began.
+
+    Parameters
+    ----------
+    heartbeat
+        This process's; None inside of a caller's transaction, where nobody else could see it.
+    """
+
+    def __init__(
+        self,
+        heartbeat: Heartbeat | None,
+        *,
+        straight_on_for: timedelta | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__()
+        self.has_begun = False
+        self.last_execution: Any = None
+        self._heartbeat = heartbeat
+        self._is_stopping = is_stopping
+        self._until = None if straight_on_for is None else time.monotonic() + straight_on_for.total_seconds()
+
+    @property
+    def process_id(self) -> UUID | None:  # type: ignore[override]
+        return self._heartbeat.process_id if self._heartbeat is not None else None
+
+    def may_go_on(self, following: StepExecution, queue: str) -> bool:
+        if self._is_stopping() or not self.may_begin():
+            return False
+        if self._until is not None and time.monotonic() >= self._until:
+            return False
+        return super().may_go_on(following, queue)
+
+    def may_begin(self) -> bool:
+        return self._heartbeat is None or self._heartbeat.is_alive()
+
+    def hold(self, token: UUID) -> None:
+        self.has_begun = True
+        if self._heartbeat is not None:
+            self._heartbeat.hold(token)
+
+    def let_go(self, token: UUID) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.let_go(token)
+
+
+# -- the process
+
+
+def _heartbeat(using: str, kind: str) -> Heartbeat | None:
+    heartbeat = heartbeats.ensure(using, kind, after_beat=_answer)
+    if heartbeat is not None:
+        _stop_at_exit()
+        if not heartbeat.is_alive():
+            # It missed its lease, with its machine suspended or its database gone. It has to beat before it
+            # begins anything; to give the job back instead would send it round in circles.
+            heartbeat.beat()
+    return heartbeat
+
+
+def _answer(heartbeat: Heartbeat) -> None:
+    recover_own(heartbeat)
+
+
+_stops_at_exit = False
+
+
+def _stop_at_exit() -> None:
+    global _stops_at_exit
+    if not _stops_at_exit:
+        _stops_at_exit = True
+        atexit.register(heartbeats.stop_all)
+
+
+def _straight_on_for() -> timedelta | None:
+    try:
+        dispatcher = outbox.configured_dispatcher()
+    except DispatcherError:
+        return None
+    found: timedelta | None = getattr(dispatcher, "straight_on_for", None)
+    return found
+
+
+def _drop_dead_connections() -> None:
+    """Close this thread's connections that a server or a pooler has dropped while nothing came."""
+    if time.monotonic() - getattr(_thread, "used", 0.0) < _STALE_AFTER:
+        return
+    for connection in connections.all(initialized_only=True):
+        if (
+            connection.connection is not None
+            and not connection.in_atomic_block
+            and not connection.is_usable()
+        ):
+            connection.close()
