@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from geneva_drive.worker.keeping import Feeder, Housekeeper
 from geneva_drive.worker.loop import Worker
 
-__all__ = ["Worker"]
+__all__ = ["Feeder", "Housekeeper", "Worker"]

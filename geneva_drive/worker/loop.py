@@ -16,11 +16,11 @@ from geneva_drive.execution import executor
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.runner import Runner
-from geneva_drive.housekeeping import clean_up, recover, redispatch
 from geneva_drive.lifecycle.locking import is_lost_connection
 from geneva_drive.logs import about
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.worker.claiming import claim, is_anything_due
+from geneva_drive.worker.keeping import Housekeeper
 from geneva_drive.worker.listening import Listener, can_listen
 from geneva_drive.worker.shutdown import handling_signals
 
@@ -34,7 +34,6 @@ __all__ = ["Worker"]
 
 logger = logging.getLogger("geneva_drive.worker")
 
-_CLEAN_UP_EVERY = 3600.0  # seconds
 _STALE_AFTER = 1.0  # seconds without use after which a connection is tried before a body gets it
 
 
@@ -93,7 +92,8 @@ class Worker:
             threading.Thread(target=self._run_claimed, name=f"geneva-{number}", daemon=True)
             for number in range(self.threads)
         ]
-        keeper = threading.Thread(target=self._keep_house, name="geneva-housekeeping", daemon=True)
+        housekeeper = Housekeeper(self.using, self._stopping, self._wake.set)
+        keeper = threading.Thread(target=housekeeper.run, name="geneva-housekeeping", daemon=True)
         with handling_signals(self.stop, self.heartbeat.mark_dead):
             self._start_heartbeat()
             for thread in (*pool, keeper, *([listener] if listener is not None else [])):
@@ -252,30 +252,6 @@ class Worker:
     def _count_body(self) -> None:
         with self._lock:
             self.performed += 1
-
-    def _keep_house(self) -> None:
-        every = max(settings.LEASE.total_seconds() / 2, 0.2)
-        cleaned = time.monotonic()
-        # At once when it starts: what a predecessor left behind should not wait.
-        pause = 0.0
-        while not self._stopping.wait(pause):
-            # Workers that started together shall not keep house together.
-            pause = every * random.uniform(0.75, 1.25)
-            try:
-                counts = recover(self.using)
-                redispatch(self.using, counts)
-                if time.monotonic() - cleaned > _CLEAN_UP_EVERY:
-                    cleaned = time.monotonic()
-                    clean_up(self.using, counts, stop=self._stopping.is_set)
-                if counts.recovered or counts.workflows:
-                    logger.info("Housekeeping: %s", counts.as_dict())
-                if counts.recovered:
-                    self._wake.set()
-            except Exception:
-                logger.exception("Housekeeping failed; the next round may not.")
-            finally:
-                # The thread's own connection, of no use until the next round.
-                connections.close_all()
 
 
 class _WorkerRunner(Runner):

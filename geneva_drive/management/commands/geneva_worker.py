@@ -6,9 +6,10 @@ import argparse
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections
+from django.db import connections, router
 
-from geneva_drive.worker import Worker
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.worker import Feeder, Worker
 
 
 def _positive(text: str) -> int:
@@ -50,6 +51,12 @@ class Command(BaseCommand):
             action="store_true",
             help="On PostgreSQL, poll only: for poolers that do not support LISTEN.",
         )
+        parser.add_argument(
+            "--feed-only",
+            action="store_true",
+            help="Run no step: hand what comes near its time to the dispatcher of the settings, and keep house. "
+            "For projects whose steps are run by Celery or Django Tasks. Any number may run.",
+        )
         parser.add_argument("--using", help="The database alias. Default: what the routers say.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -58,6 +65,9 @@ class Command(BaseCommand):
             raise CommandError(
                 f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=2
             )
+        if options["feed_only"]:
+            self._feed(using, options)
+            return
         queues = None
         if options["queues"] is not None:
             queues = [name.strip() for name in options["queues"].split(",") if name.strip()]
@@ -81,3 +91,20 @@ class Command(BaseCommand):
         performed = worker.run()
         if options["verbosity"]:
             self.stdout.write(f"Worker stopped after {performed} step(s).")
+
+    def _feed(self, using: str | None, options: dict[str, Any]) -> None:
+        for name, given in (("--queues", "queues"), ("--max-steps", "max_steps")):
+            if options[given] is not None:
+                raise CommandError(
+                    f"{name} is for a worker that runs steps; --feed-only runs none.", returncode=2
+                )
+        feeder = Feeder(
+            using or router.db_for_write(Workflow),
+            poll_interval=options["poll_interval"],
+            drain=options["drain"],
+        )
+        if options["verbosity"]:
+            self.stdout.write(f"Feeder on {feeder.using!r}. Ctrl-C ends it.")
+        fed = feeder.run()
+        if options["verbosity"]:
+            self.stdout.write(f"Feeder stopped after {fed} execution(s).")
