@@ -106,7 +106,18 @@ class Celery(Dispatcher):
     def check(self) -> list[checks.CheckMessage]:
         """Eager tasks, and a horizon near to the broker's patience."""
         found: list[checks.CheckMessage] = []
-        conf = self.task.app.conf
+        app = self.task.app
+        conf = app.conf
+        if app.main == "default" and not app.set_as_current:
+            # What Celery makes up where nobody has made an app.
+            found.append(
+                checks.Error(
+                    "This process has no Celery app: messages would go to Celery's default broker, and no "
+                    "worker of the project would see them.",
+                    hint="Import the app in the project's __init__.py, as Celery's guide for Django says.",
+                    id="geneva_drive.E075",
+                )
+            )
         if conf.task_always_eager:
             found.append(
                 checks.Warning(

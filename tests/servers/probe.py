@@ -7,14 +7,14 @@ import socket
 import struct
 from dataclasses import dataclass
 
-__all__ = ["PROBES", "Found", "probe_mysql", "probe_postgresql"]
+__all__ = ["PROBES", "Found", "probe_amqp", "probe_mysql", "probe_postgresql", "probe_redis"]
 
 SECONDS = 3
 
 
 @dataclass(frozen=True)
 class Found:
-    """``database`` is postgresql, mysql or mariadb; ``version`` is empty where the server does not say."""
+    """``database`` is postgresql, mysql, mariadb, redis or rabbitmq; ``version`` is empty where it does not say."""
 
     database: str
     version: str = ""
@@ -50,5 +50,42 @@ def probe_postgresql(host: str, port: int) -> Found | None:
     return Found("postgresql") if answer in (b"S", b"N") else None
 
 
-PROBES = {"postgresql": probe_postgresql, "mysql": probe_mysql, "mariadb": probe_mysql}
-"""How to ask for each database."""
+def probe_redis(host: str, port: int) -> Found | None:
+    """Redis answers a PING; one that wants a password says so."""
+    try:
+        with socket.create_connection((host, port), SECONDS) as connection:
+            connection.settimeout(SECONDS)
+            connection.sendall(b"PING\r\n")
+            answer = connection.recv(64)
+    except OSError:
+        return None
+    return Found("redis") if answer.startswith((b"+PONG", b"-NOAUTH")) else None
+
+
+def probe_amqp(host: str, port: int) -> Found | None:
+    """RabbitMQ answers the header of AMQP 0-9-1 with a frame that holds its name and version."""
+    try:
+        with socket.create_connection((host, port), SECONDS) as connection:
+            connection.settimeout(SECONDS)
+            connection.sendall(b"AMQP\0\0\x09\x01")
+            answer = connection.recv(4096)
+    except OSError:
+        return None
+    if b"RabbitMQ" not in answer:
+        return None
+    # A "long string": its mark, four bytes of length, then the text.
+    version = re.search(rb"\x07versionS(.{4})", answer, re.DOTALL)
+    if version is None:
+        return Found("rabbitmq")
+    length = int.from_bytes(version.group(1), "big")
+    return Found("rabbitmq", answer[version.end() : version.end() + length].decode("ascii", "replace"))
+
+
+PROBES = {
+    "postgresql": probe_postgresql,
+    "mysql": probe_mysql,
+    "mariadb": probe_mysql,
+    "redis": probe_redis,
+    "amqp": probe_amqp,
+}
+"""How to ask for each kind of server, by the scheme of its address."""
