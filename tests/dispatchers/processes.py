@@ -15,6 +15,8 @@ from tests.dispatchers.settings import dispatcher
 
 __all__ = ["CeleryProject", "Launcher"]
 
+PATH = "geneva_drive.dispatchers.Celery"
+
 LEASE = 2
 """Seconds: so long after a kill something is recovered."""
 
@@ -49,7 +51,7 @@ class CeleryProject:
         self.queue = queue
         self._launcher = launcher
         self._conf = conf
-        self._settings = {"DISPATCHER": ["geneva_drive.dispatchers.Celery", options]}
+        self._options = dict(options)
 
     def use_here(self, settings: Settings) -> None:
         """Make the test's own process send to it."""
@@ -59,14 +61,11 @@ class CeleryProject:
         self._app = Celery("geneva_tests", set_as_current=True)
         self._app.set_default()
         self._app.conf.update(self._conf)
-        path, options = self._settings["DISPATCHER"]
-        settings.GENEVA_DRIVE = {"DISPATCHER": dispatcher(str(path), dict(options))}
+        settings.GENEVA_DRIVE = {"DISPATCHER": dispatcher(PATH, self._options)}
 
     def map_queue(self, queue: str) -> None:
         """Let one of our queues be carried by this project's second one."""
-        path, options = self._settings["DISPATCHER"]
-        options = {**dict(options), "queues": {queue: f"{self.queue}-2"}}
-        self._settings["DISPATCHER"] = [path, options]
+        self._options["queues"] = {queue: f"{self.queue}-2"}
 
     def worker(self, *arguments: str, **settings: Any) -> Child:
         """Start a Celery worker with a pool of forked children."""
@@ -75,7 +74,7 @@ class CeleryProject:
             "--pool", "prefork", "--loglevel", "INFO", "--without-gossip", "--without-mingle",
             "-n", f"{self.queue}-{uuid.uuid4().hex[:6]}@%h", "-Q", f"{self.queue},{self.queue}-2",
             *(arguments or ("--concurrency", "2")),
-            settings={**self._settings, **settings},
+            settings={"DISPATCHER": [PATH, self._options], **settings},
             environment={"GENEVA_TEST_CELERY": json.dumps(self._conf)},
         )  # fmt: skip
 
@@ -83,7 +82,7 @@ class CeleryProject:
         """Start a process that feeds and keeps house."""
         return self._launcher.process(
             "-m", "django", "geneva_worker", "--feed-only", "--poll-interval", "0.2", *arguments,
-            settings={**self._settings, **settings},
+            settings={"DISPATCHER": [PATH, self._options], **settings},
             environment={"GENEVA_TEST_CELERY": json.dumps(self._conf)},
         )  # fmt: skip
 
