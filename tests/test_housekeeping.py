@@ -500,6 +500,7 @@ def test_the_whole_pass_tells_what_it_did() -> None:
     counts = housekeeping.housekeep()
     assert counts.as_dict() == {
         "recovered": 1,
+        "fed": 0,
         "redispatched": 0,
         "processes": 1,
         "workflows": 1,
