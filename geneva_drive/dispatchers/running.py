@@ -107,9 +107,11 @@ def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: 
     try:
         execute(pk, using=using, runner=runner)
     except Exception as error:
+        if error is runner.raised:
+            return  # a step's, recorded and logged
         if not runner.has_begun:
             raise
-        logger.error("Execution %s failed: %s", runner.last_execution or pk, error, exc_info=error)
+        logger.error("Execution %s or what followed it could not be carried on.", pk, exc_info=error)
 
 
 class DispatchedRunner(Runner):
@@ -130,7 +132,6 @@ class DispatchedRunner(Runner):
     ) -> None:
         super().__init__()
         self.has_begun = False
-        self.last_execution: Any = None
         self._heartbeat = heartbeat
         self._is_stopping = is_stopping
         self._until = None if straight_on_for is None else time.monotonic() + straight_on_for.total_seconds()
