@@ -30,6 +30,7 @@ class Worker(Dispatcher):
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
         """Wake idle workers if the row is due now; what is due later they find by themselves."""
+        del execution_id
         connection = connections[options["using"]]
         if connection.vendor == "postgresql" and not options["delay"]:
             with connection.cursor() as cursor:
