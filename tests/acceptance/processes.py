@@ -102,12 +102,12 @@ class Launcher:
             "geneva_worker", *arguments, settings={"LEASE": 2, **(settings or {})}, environment=environment
         )
 
-    def python(self, program: str, *arguments: str) -> Child:
+    def python(self, program: str, *, environment: dict[str, str] | None = None) -> Child:
         """Start a Python program that has Django set up."""
         code = f"import django; django.setup()\n{program}"
         child = Child(
-            [sys.executable, "-c", code, *arguments],
-            self._environment,
+            [sys.executable, "-c", code],
+            {**self._environment, **(environment or {})},
             self._folder / f"child-{len(self._children)}.log",
         )
         self._children.append(child)
