@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "FAMILY_OF_KIND",
     "HERO_KEY_COLUMN",
     "HeroColumn",
     "HeroKeyCount",
@@ -36,6 +37,7 @@ __all__ = [
     "hero_column",
     "hero_key_kind",
     "json_storage",
+    "key_kind",
     "real_hero_column",
     "reset",
 ]
@@ -48,6 +50,9 @@ STRING_LENGTH = 255
 As wide as a unique ``CharField`` may be on MySQL and MariaDB. In four bytes a character it makes 1020
 bytes of an index key, and 1672 with the type and the content type before it, of 3072 allowed.
 """
+
+FAMILY_OF_KIND = {"bigint": "integer", "uuid": "uuid", "string": "string"}
+"""The kind of column -> the family of keys whose type it has."""
 
 WORKFLOW_TABLE = "geneva_drive_workflow"
 HERO_KEY_COLUMN = "hero_id"
@@ -239,6 +244,14 @@ def hero_column(
 def hero_key_kind(using: str) -> str:
     """Say which kind of hero key that database has: "bigint", "uuid" or "string"."""
     return hero_column(connections[using]).kind
+
+
+def key_kind(connection: BaseDatabaseWrapper, table: str, column: str) -> str | None:
+    """Say whether the primary key of one of our tables is "bigint" or "uuid"; None before it is made."""
+    sql_type = _real_type(connection, table, column)
+    if sql_type is None:
+        return None
+    return "bigint" if introspection.family(sql_type) == "integer" else "uuid"
 
 
 # JSON -------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ __all__ = ["Examination", "Misfit", "convert", "examine"]
 _BATCH = 20_000  # rows
 _SHOWN = 20  # misfits kept for the message; all are counted
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
-_FAMILY = {"bigint": "integer", "uuid": "uuid"}
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,11 @@ def _obstacle_of_model(
     if model is None:
         return None  # not installed any more: the value alone has to do
     family = columns.field_family(model._meta.pk, connection)
-    return None if family == _FAMILY[target] else f"belongs to a model whose keys are {family or 'neither'}"
+    return (
+        None
+        if family == columns.FAMILY_OF_KIND[target]
+        else f"belongs to a model whose keys are {family or 'neither'}"
+    )
 
 
 def convert(using: str, target: str, progress: Callable[[int, int], None] | None = None) -> Examination:

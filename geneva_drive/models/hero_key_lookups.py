@@ -21,8 +21,6 @@ from geneva_drive.models.hero_key import HeroKeyField
 
 __all__ = ["HeroKeyExact", "HeroKeyIn"]
 
-_FAMILY_OF_KIND = {"bigint": "integer", "uuid": "uuid", "string": "string"}
-
 
 class _Comparable:
     """Mixin of lookups: both sides as text where their types differ."""
@@ -39,12 +37,14 @@ class _Comparable:
             field = self.rhs.output_field
             family: str | None
             if isinstance(field, HeroKeyField):
-                family = _FAMILY_OF_KIND[field.column_on(connection).kind]
+                family = columns.FAMILY_OF_KIND[field.column_on(connection).kind]
             else:
                 family = columns.field_family(field, connection)
         except (FieldError, AttributeError):  # an expression that does not say what it gives
             family = None
-        return (family != _FAMILY_OF_KIND[kind] and kind != "string"), family != _FAMILY_OF_KIND[kind]
+        return (
+            family != columns.FAMILY_OF_KIND[kind] and kind != "string"
+        ), family != columns.FAMILY_OF_KIND[kind]
 
     def process_lhs(self, compiler: Any, connection: BaseDatabaseWrapper, lhs: Any = None) -> Any:
         sql, params = super().process_lhs(compiler, connection, lhs)  # type: ignore[misc]

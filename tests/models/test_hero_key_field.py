@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from django.contrib.contenttypes.models import ContentType
-from django.db import IntegrityError, connection, models, transaction
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, models, transaction
 from django.db.models import Count, Exists, F, FilteredRelation, OuterRef, Q
 from django.utils import timezone
 
+from geneva_drive.checks import check_columns
 from geneva_drive.exceptions import HeroKeyError, HeroModelGone
 from geneva_drive.models import Workflow, columns
 from tests.columnsapp.models import ChildHero, IntegerHero, TextHero, UUIDHero
@@ -284,3 +285,28 @@ def test_a_hero_whose_model_is_gone_is_not_a_missing_hero(kind: str) -> None:
         with pytest.raises(HeroModelGone, match=r"gone\.parcel"):
             _ = found[gone.pk].hero
         assert found[missing.pk].hero is None
+
+
+def test_models_whose_tables_exist_count_by_their_columns(kind: str) -> None:
+    found = {key.label: key for key in columns.count_hero_keys(DEFAULT_DB_ALIAS).models}
+
+    mine = {label: key for label, key in found.items() if label.startswith("columnsapp.")}
+    assert {label: key.family for label, key in mine.items()} == {
+        "columnsapp.IntegerHero": "integer",
+        "columnsapp.UUIDHero": "uuid",
+        "columnsapp.TextHero": "string",
+        "columnsapp.ChildHero": "uuid",
+    }
+    assert {key.source for key in mine.values()} == {"column"}
+
+
+def test_models_with_workflows_whose_keys_do_not_fit_are_warned_of(kind: str) -> None:
+    messages = [
+        message
+        for message in check_columns(databases=[DEFAULT_DB_ALIAS])
+        if message.id == "geneva_drive.W007" and "columnsapp" in message.msg
+    ]
+
+    everything: set[object] = {IntegerHero, UUIDHero, TextHero, ChildHero}
+    fits: dict[str, set[object]] = {"bigint": {IntegerHero}, "uuid": {UUIDHero, ChildHero}}
+    assert {message.obj for message in messages} == everything - fits.get(kind, everything)
