@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from geneva_drive.definition.conditions import cancel_if
+    from geneva_drive.definition.matchers import SignalMatcher
     from geneva_drive.definition.policies import ExceptionPolicy, on_exception
     from geneva_drive.definition.steps import removed_step, step
     from geneva_drive.exceptions import (
@@ -19,19 +20,23 @@ if TYPE_CHECKING:
         HeroKeyError,
         HeroModelGone,
         HeroRequiredError,
+        InvalidSignalError,
         InvalidStateError,
         PayloadError,
         PayloadTooLargeError,
+        SignalWaitTimeout,
         StepConfigurationError,
         StepFailed,
         StepNotDefinedError,
+        WorkflowNotOngoing,
     )
-    from geneva_drive.models import StepExecution, Workflow, WorkflowRelation
+    from geneva_drive.models import Signal, StepExecution, Workflow, WorkflowRelation
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "geneva_drive.definition.conditions": ["cancel_if"],
+    "geneva_drive.definition.matchers": ["SignalMatcher"],
     "geneva_drive.definition.policies": ["ExceptionPolicy", "on_exception"],
     "geneva_drive.definition.steps": ["removed_step", "step"],
     "geneva_drive.exceptions": [
@@ -40,14 +45,17 @@ _HOMES = {
         "HeroKeyError",
         "HeroModelGone",
         "HeroRequiredError",
+        "InvalidSignalError",
         "InvalidStateError",
         "PayloadError",
         "PayloadTooLargeError",
+        "SignalWaitTimeout",
         "StepConfigurationError",
         "StepFailed",
         "StepNotDefinedError",
+        "WorkflowNotOngoing",
     ],
-    "geneva_drive.models": ["StepExecution", "Workflow", "WorkflowRelation"],
+    "geneva_drive.models": ["Signal", "StepExecution", "Workflow", "WorkflowRelation"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -58,14 +66,19 @@ __all__ = [
     "HeroKeyError",
     "HeroModelGone",
     "HeroRequiredError",
+    "InvalidSignalError",
     "InvalidStateError",
     "PayloadError",
     "PayloadTooLargeError",
+    "Signal",
+    "SignalMatcher",
+    "SignalWaitTimeout",
     "StepConfigurationError",
     "StepExecution",
     "StepFailed",
     "StepNotDefinedError",
     "Workflow",
+    "WorkflowNotOngoing",
     "WorkflowRelation",
     "cancel_if",
     "on_exception",

@@ -24,7 +24,7 @@ workflow_started = Signal()
 #: ``workflow``, ``before``, ``after``: states, as text. Also sent by the operators' controls.
 workflow_transitioned = Signal()
 #: ``workflow``, ``execution``, ``verdict``: "proceed", or what kept the step's body from running:
-#: "skipped", "canceled", "deferred", "failed".
+#: "skipped", "canceled", "deferred", "failed", "waiting".
 precondition_checked = Signal()
 #: ``workflow``, ``execution``, ``seconds``, ``error``: a body was run; the error is None, the
 #: exception, or the flow control that it ended with.

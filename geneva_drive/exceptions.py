@@ -8,6 +8,9 @@
     ├── StepNotDefinedError         a row names a step that this code does not declare
     ├── WorkflowNotDefinedError     a row names a class that this code does not declare
     ├── AlreadyOngoingError         (also IntegrityError)  the hero has one already
+    ├── WorkflowNotOngoing          a signal for a workflow that is finished, canceled or gone
+    ├── InvalidSignalError          (also ValueError)  a signal's name or key that cannot be one
+    ├── SignalWaitTimeout           recorded on a step that was not signaled in time
     ├── HeroError
     │   ├── HeroKeyError            a key that the column cannot hold
     │   ├── HeroRequiredError       no hero, on a class that needs one
@@ -37,14 +40,17 @@ __all__ = [
     "HeroKeyError",
     "HeroModelGone",
     "HeroRequiredError",
+    "InvalidSignalError",
     "InvalidStateError",
     "PayloadError",
     "PayloadTooLargeError",
     "ProcessDied",
+    "SignalWaitTimeout",
     "StepConfigurationError",
     "StepFailed",
     "StepNotDefinedError",
     "WorkflowNotDefinedError",
+    "WorkflowNotOngoing",
 ]
 
 
@@ -80,6 +86,18 @@ class AlreadyOngoingError(GenevaDriveError, IntegrityError):
     def __init__(self, message: str, *, workflow: Workflow | None = None) -> None:
         super().__init__(message)
         self.workflow = workflow
+
+
+class WorkflowNotOngoing(GenevaDriveError):
+    """A signal was sent to a workflow that is finished, canceled or gone. Nothing was written."""
+
+
+class InvalidSignalError(GenevaDriveError, ValueError):
+    """A signal's name or idempotency key is empty, too long, or cannot be stored. Nothing was written."""
+
+
+class SignalWaitTimeout(GenevaDriveError):
+    """A step waited for a signal, and none that it waits for came within its ``timeout``."""
 
 
 class HeroError(GenevaDriveError):

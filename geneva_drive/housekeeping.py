@@ -15,11 +15,14 @@ from django.db.models.deletion import Collector
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.execution.parked import wake_parked
 from geneva_drive.execution.recovery import recover_one
+from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.lifecycle import outbox
 from geneva_drive.lifecycle.locking import in_transaction, may_pass, write_first
 from geneva_drive.models.operator_action import OperatorAction
 from geneva_drive.models.process import Process
+from geneva_drive.models.signal import Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ENDED, ExecutionState
@@ -49,9 +52,12 @@ class Counts:
     recovered: int = 0
     fed: int = 0
     redispatched: int = 0
+    woken: int = 0
+    expired: int = 0
     processes: int = 0
     workflows: int = 0
     executions: int = 0
+    signals: int = 0
     operator_actions: int = 0
     protected: int = 0
 
@@ -66,6 +72,8 @@ def housekeep(using: str | None = None, *, progress: Callable[[Counts], None] | 
     recover(alias, counts)
     feed(alias, counts)
     redispatch(alias, counts)
+    counts.woken += wake_parked(alias)
+    counts.expired += expire_due(alias)
     clean_up(alias, counts, progress=progress)
     return counts
 
@@ -296,6 +304,7 @@ def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
         return
     counts.workflows += deleted.workflows
     counts.executions += deleted.executions
+    counts.signals += deleted.signals
     counts.operator_actions += deleted.operator_actions
 
 
@@ -313,10 +322,14 @@ def _delete(using: str, keys: list[Any]) -> Counts:
     )
     locked -= set(running.values_list("workflow_id", flat=True))
     executions, _ = StepExecution.objects.using(using).filter(workflow_id__in=locked).delete()
+    signals, _ = Signal.objects.using(using).filter(workflow_id__in=locked).delete()
     actions, _ = OperatorAction.objects.using(using).filter(workflow_id__in=locked).delete()
     _, by_model = _delete_workflows(using, locked)
     return Counts(
-        workflows=by_model.get("geneva_drive.Workflow", 0), executions=executions, operator_actions=actions
+        workflows=by_model.get("geneva_drive.Workflow", 0),
+        executions=executions,
+        signals=signals,
+        operator_actions=actions,
     )
 
 

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db import router
-from django.db.models import Count, Q
+from django.db.models import Count, Min, Q
 
+from geneva_drive import clock
+from geneva_drive.conf import settings
+from geneva_drive.definition.matchers import describe
 from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.states import ACTIVE, ONGOING
+from geneva_drive.states import ACTIVE, ONGOING, ExecutionState
 
 if TYPE_CHECKING:
     from geneva_drive.definition.collection import StepCollection
 
-__all__ = ["RemovedStep", "Undeclared", "removed_steps_in_flight", "undeclared_in_flight"]
+__all__ = [
+    "RemovedStep",
+    "Undeclared",
+    "Waiting",
+    "removed_steps_in_flight",
+    "undeclared_in_flight",
+    "waiting",
+    "waiting_for",
+]
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,85 @@ class Undeclared:
     step: str | None
     workflows: int
     states: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A step and the workflows that stand parked there for a signal, paused ones among them.
+
+    Attributes
+    ----------
+    waits_for
+        What the step waits for, as this code declares it; None if it declares no such step, or one that does
+        not wait (housekeeping moves those on).
+    workflows
+        How many stand there.
+    since
+        Since when the first of them does, aware, in UTC.
+    too_long
+        How many of them for longer than ``WAITING_TOO_LONG``.
+    """
+
+    type: str
+    step: str
+    waits_for: str | None
+    workflows: int
+    since: datetime
+    too_long: int
+
+    def __str__(self) -> str:
+        awaited = self.waits_for or "a signal that this code does not know"
+        text = (
+            f"{self.type}, {self.step}: {self.workflows} waiting for {awaited} since {_readable(self.since)}"
+        )
+        return text + (f", {self.too_long} of them too long" if self.too_long else "")
+
+
+def waiting(using: str | None = None) -> list[Waiting]:
+    """Return the steps at which workflows wait for signals, those that wait longest first."""
+    alias = _alias(using)
+    limit = clock.now(alias) - settings.WAITING_TOO_LONG
+    rows = (
+        StepExecution.objects.using(alias)
+        .filter(state=ExecutionState.WAITING)
+        .order_by()
+        .values_list("workflow__type", "step_name")
+        .annotate(
+            workflows=Count("pk"),
+            since=Min("waiting_since"),
+            too_long=Count("pk", filter=Q(waiting_since__lt=limit)),
+        )
+    )
+    found = [
+        Waiting(label, step, _awaited(label, step), count, clock.utc(since), too_long)
+        for label, step, count, since, too_long in rows
+    ]
+    return sorted(found, key=lambda each: each.since)
+
+
+def waiting_for(workflow: Workflow) -> str | None:
+    """Say what a workflow waits for, since when and until when; None if it does not stand parked."""
+    execution = workflow.executions.filter(active_workflow=workflow.pk, state=ExecutionState.WAITING).first()
+    if execution is None:
+        return None
+    awaited = _awaited(workflow.type, execution.step_name) or "a signal that this code does not know"
+    text = f"{execution.step_name} is waiting for {awaited} since {_readable(execution.waiting_since)}"
+    if execution.wait_deadline is not None:
+        text += f", until {_readable(execution.wait_deadline)}"
+    if clock.elapsed(execution.waiting_since, workflow._state.db) > settings.WAITING_TOO_LONG:
+        text += ": too long"
+    return text
+
+
+def _awaited(label: str, step_name: str) -> str | None:
+    cls = registry.get(label)
+    definition = cls.steps.resolve(step_name) if cls is not None else None
+    matcher = definition.wait_for if definition is not None else None
+    return None if matcher is None else describe(matcher)
+
+
+def _readable(moment: datetime | None) -> str:
+    return "an unknown time" if moment is None else f"{clock.utc(moment):%Y-%m-%d %H:%M} UTC"
 
 
 def _alias(using: str | None) -> str:

@@ -12,6 +12,8 @@ __all__ = [
     "MOVES",
     "ONGOING",
     "Outcome",
+    "SignalState",
+    "UNCONSUMED",
     "WorkflowState",
 ]
 
@@ -45,6 +47,12 @@ class Outcome(TextChoices):
     WORKFLOW_PAUSED = "workflow_paused", _("workflow paused")
 
 
+class SignalState(TextChoices):
+    PENDING = "pending", _("pending")
+    CLAIMED = "claimed", _("claimed")
+    CONSUMED = "consumed", _("consumed")
+
+
 ONGOING = (WorkflowState.READY, WorkflowState.PERFORMING, WorkflowState.PAUSED)
 """Not finished and not canceled: holds the hero's slot."""
 
@@ -52,6 +60,9 @@ ENDED = (WorkflowState.FINISHED, WorkflowState.CANCELED)
 
 ACTIVE = (ExecutionState.SCHEDULED, ExecutionState.WAITING, ExecutionState.IN_PROGRESS)
 """The database holds at most one execution of a workflow in these."""
+
+UNCONSUMED = (SignalState.PENDING, SignalState.CLAIMED)
+"""A step that waits for such a signal may still have it."""
 
 _W = WorkflowState
 

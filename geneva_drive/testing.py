@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 from django.db import router
 
 from geneva_drive import clock
+from geneva_drive.definition.matchers import describe
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
 from geneva_drive.execution import executor
 from geneva_drive.execution.runner import Runner
+from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState
@@ -28,6 +30,7 @@ __all__ = [
     "ProcessKilled",
     "assert_state",
     "assert_step",
+    "assert_waiting_for",
     "crash_at",
     "run_due",
     "run_next_step",
@@ -85,6 +88,9 @@ def run_next_step(workflow: W, *, raise_errors: bool = True) -> W:
 def run_to_end(workflow: W, *, raise_errors: bool = True, most: int = _MOST_STEPS) -> W:
     """Run ``workflow`` until nothing is scheduled. Waits are fast-forwarded: three days take no time.
 
+    It stops where the workflow waits for a signal: send it, and run on. To let the wait time out, `travel` and
+    `run_due`.
+
     Parameters
     ----------
     most
@@ -115,6 +121,8 @@ def run_due(
 ) -> int:
     """Run what is due, of all workflows, oldest first, with what that makes due; return how many bodies ran.
 
+    Signals whose timeout has passed are missed then, as a worker would find them.
+
     Parameters
     ----------
     at
@@ -125,6 +133,7 @@ def run_due(
     performed = 0
     with travel(max(ahead, timedelta(0))):
         for _ in range(most):
+            expire_due(alias)
             due = (
                 StepExecution.objects.using(alias)
                 .due(clock.now(alias))
@@ -221,6 +230,30 @@ def assert_step(workflow: Workflow, name: str, state: str, outcome: str | None =
         raise AssertionError(
             f"{workflow}: {name} is {execution.state}/{execution.outcome}, not {wanted}. Its executions:\n"
             f"{_history(workflow)}"
+        )
+    return execution
+
+
+def assert_waiting_for(workflow: Workflow, name: str) -> StepExecution:
+    """Assert that the workflow stands parked for a signal; return its execution.
+
+    Parameters
+    ----------
+    name
+        The signal's name, or for an own matcher what its ``str()`` says, or the name of its class.
+    """
+    workflow.refresh_from_db()
+    execution: StepExecution | None = _executions(workflow).filter(active_workflow=workflow.pk).first()
+    if execution is None or execution.state != ExecutionState.WAITING:
+        raise AssertionError(
+            f"{workflow} is {workflow.state} and waits for no signal. Its executions:\n{_history(workflow)}"
+        )
+    definition = type(workflow).steps.resolve(execution.step_name)
+    matcher = definition.wait_for if definition is not None else None
+    awaited = "nothing" if matcher is None else describe(matcher)
+    if awaited != name:
+        raise AssertionError(
+            f"{workflow} waits for {awaited} at its step {execution.step_name}, not for {name}."
         )
     return execution
 

@@ -502,9 +502,12 @@ def test_the_whole_pass_tells_what_it_did() -> None:
         "recovered": 1,
         "fed": 0,
         "redispatched": 0,
+        "woken": 0,
+        "expired": 0,
         "processes": 1,
         "workflows": 1,
         "executions": 2,
+        "signals": 0,
         "operator_actions": 0,
         "protected": 0,
     }

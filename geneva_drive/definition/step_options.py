@@ -13,12 +13,14 @@ from typing import Any, Final
 from geneva_drive.definition.blueprint import Blueprint, Place
 from geneva_drive.definition.conditions import Condition, checked_condition
 from geneva_drive.definition.durations import checked_duration
+from geneva_drive.definition.matchers import checked_matcher
 from geneva_drive.definition.options import JOB_OPTIONS, checked_priority, checked_queue
 from geneva_drive.definition.policy_checks import checked_step_policies
 
-__all__ = ["CRASH_ACTIONS", "STEP_OPTIONS", "checked_step_options"]
+__all__ = ["CRASH_ACTIONS", "STEP_OPTIONS", "TIMEOUT_ACTIONS", "checked_step_options"]
 
 CRASH_ACTIONS: Final = ("reattempt", "pause", "cancel")
+TIMEOUT_ACTIONS: Final = ("skip", "cancel", "pause")
 
 Check = Callable[[Any, str, Blueprint, Place], Any]
 
@@ -52,11 +54,14 @@ def _checked_former_names(value: Any, option: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _checked_crash_action(value: Any, option: str) -> str:
-    for action in CRASH_ACTIONS:
-        if value == action:
-            return action
-    raise ValueError(f"{option}={value!r} is unknown. Give one of: {', '.join(CRASH_ACTIONS)}.")
+def _one_of(*actions: str) -> Check:
+    def check(value: Any, option: str) -> str:
+        for action in actions:
+            if value == action:
+                return action
+        raise ValueError(f"{option}={value!r} is unknown. Give one of: {', '.join(actions)}.")
+
+    return _plainly(check)
 
 
 STEP_OPTIONS: Final[dict[str, Check]] = {
@@ -70,8 +75,11 @@ STEP_OPTIONS: Final[dict[str, Check]] = {
     "atomic": _plainly(_checked_flag),
     "queue": _plainly(checked_queue),
     "priority": _plainly(checked_priority),
-    "on_crash": _plainly(_checked_crash_action),
+    "on_crash": _one_of(*CRASH_ACTIONS),
     "on_exception": checked_step_policies,
+    "wait_for": _plainly(checked_matcher),
+    "timeout": _plainly(checked_duration),
+    "on_timeout": _one_of(*TIMEOUT_ACTIONS),
 }
 
 
@@ -95,6 +103,11 @@ def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: 
         raise place.error(
             f"skip_if={written['skip_if']!r} and run_if={written['run_if']!r} exclude each other. Keep one."
         )
+    for option, needed in (("timeout", "wait_for"), ("on_timeout", "timeout")):
+        if option in written and needed not in written:
+            raise place.error(
+                f"{option}={written[option]!r} is of no use without {needed}=…. Give both, or neither."
+            )
     checked = {
         option: STEP_OPTIONS[option](value, option, blueprint, place) for option, value in written.items()
     }

@@ -16,6 +16,7 @@ from geneva_drive.definition.policies import Action, ExceptionPolicy, Policy
 
 if TYPE_CHECKING:
     from geneva_drive.definition.conditions import Condition
+    from geneva_drive.definition.matchers import Matcher
 
 __all__ = [
     "DeclaredStep",
@@ -31,6 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Test = Callable[[Any], object] | str | bool
 OnCrash = Literal["reattempt", "pause", "cancel"]
 OnException = Action | ExceptionPolicy | Sequence[Action | ExceptionPolicy]
+OnTimeout = Literal["skip", "cancel", "pause"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,12 @@ class StepDefinition:
         The time from scheduling to due, from zero.
     skip_if
         The step is passed over when this holds. ``run_if`` is kept here, negated. None: never.
+    wait_for
+        What says which signals the step needs one of. None: it needs none.
+    timeout
+        How long it may stand parked for its signal. None: as long as it takes.
+    on_timeout
+        What follows then. None: what the policies say of a ``SignalWaitTimeout``, else a pause.
     atomic
         Whether body and completion share one transaction.
     before, after
@@ -72,6 +80,9 @@ class StepDefinition:
     function: str | None = None
     wait: timedelta = timedelta(0)
     skip_if: Condition | None = None
+    wait_for: Matcher | None = field(default=None, hash=False)
+    timeout: timedelta | None = None
+    on_timeout: OnTimeout | None = None
     atomic: bool = False
     before: str | None = None
     after: str | None = None
@@ -97,7 +108,7 @@ class StepDefinition:
     @property
     def conditional(self) -> bool:
         """Whether something has to be asked before the step can run."""
-        return self.skip_if is not None
+        return self.skip_if is not None or self.wait_for is not None
 
 
 class SeriesOptions(TypedDict, total=False):
@@ -105,6 +116,9 @@ class SeriesOptions(TypedDict, total=False):
 
     skip_if: Test | None
     run_if: Test | None
+    wait_for: str | Matcher | None
+    timeout: timedelta | None
+    on_timeout: OnTimeout | None
     before: str | None
     after: str | None
     atomic: bool | None
@@ -203,6 +217,13 @@ class StepDecorator:
     skip_if, run_if
         A callable of the workflow, a method's name or a boolean, looked at each time before the step.
         At most one of the two.
+    wait_for
+        A signal's name, a `SignalMatcher`, or any object with ``matches(signal)``: the step runs once such a
+        signal is there, and reads it as ``self.received_signal``. With ``wait``, it first waits for its time.
+    timeout, on_timeout
+        A timedelta, counted from when the step is found to have no signal yet, and what follows then:
+        ``"skip"`` the step, ``"cancel"`` or ``"pause"`` the workflow. Left out, the exception policies decide
+        by a `SignalWaitTimeout`; without one the workflow pauses.
     before, after
         The name of a step declared earlier, next to which this one is placed. At most one of the two.
     formerly

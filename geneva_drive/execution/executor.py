@@ -222,6 +222,8 @@ def _advance(
         verdict = preconditions.check(workflow, execution, now)
         if isinstance(verdict, preconditions.Proceed):
             token = uuid4()
+            if verdict.signal is not None:
+                transitions.attach(execution, verdict.signal, now=now)
             transitions.begin(
                 workflow,
                 execution,
@@ -241,6 +243,12 @@ def _advance(
             transitions.flush(workflow)
             pending.add(precondition_checked, workflow, execution=execution, verdict="deferred")
             outbox.send(execution)
+            return None
+        if isinstance(verdict, preconditions.Park):
+            transitions.park(workflow, execution, now=now, timeout=verdict.timeout)
+            transitions.flush(execution)
+            transitions.flush(workflow)
+            pending.add(precondition_checked, workflow, execution=execution, verdict="waiting")
             return None
         pending.add(precondition_checked, workflow, execution=execution, verdict=str(verdict.state))
         following = apply_decision(workflow, execution, verdict, now=now, pending=pending)

@@ -102,6 +102,9 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
     using = alias_of(execution)
     if not statements.can_run(using) or workflow_transitioned.receivers:
         return None
+    if execution.signal_id is not None:
+        # It is settled in the same commit, by the portable way.
+        return None
     # Not the body's own instance: that one may have anything set on it.
     workflow = performance.as_claimed()
     cls = type(workflow)

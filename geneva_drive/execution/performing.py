@@ -88,6 +88,8 @@ class Ending:
 class _Context:
     """What the instance knows while its body runs."""
 
+    only_reads = False
+
     def __init__(
         self, performance: Performance, *, outer_blocks: dict[str, int], resumable: bool | None = None
     ) -> None:

@@ -7,12 +7,11 @@ defined → gravestone → ``cancel_if`` → ``skip_if`` → the gate.
 from __future__ import annotations
 
 import random
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
-from django.db import OperationalError, transaction
+from django.db import OperationalError
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
@@ -24,18 +23,21 @@ from geneva_drive.definition.decisions import (
     ErrorRecord,
     decide_error,
 )
-from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError, WorkflowNotDefinedError
-from geneva_drive.lifecycle import errors
-from geneva_drive.lifecycle.locking import alias_of, is_conflict
+from geneva_drive.exceptions import StepNotDefinedError, WorkflowNotDefinedError
+from geneva_drive.execution import timeouts
+from geneva_drive.lifecycle import errors, signaling
+from geneva_drive.lifecycle.locking import is_conflict
+from geneva_drive.lifecycle.reading import read_only
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.models.signal import Signal
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["Proceed", "PutOff", "check", "put_off"]
+__all__ = ["Park", "Proceed", "PutOff", "check", "put_off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,12 @@ class Proceed:
     """The execution may be marked in progress.
 
     With an ``error`` a precondition raised: the mark is set all the same, since only then may a
-    handler run, outside locks and fenced like a body.
+    handler run, outside locks and fenced like a body. ``signal`` is what the gate found for it.
     """
 
     definition: StepDefinition | None
     error: BaseException | None = None
+    signal: Signal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +61,14 @@ class PutOff:
     error: ErrorRecord | None = None
 
 
-class _OnlyReading:
-    """Hangs on the instance while conditions look at it: flow words are not theirs to say."""
+@dataclass(frozen=True, slots=True)
+class Park:
+    """No signal is there that the step waits for: the row waits, and needs no job and no process."""
 
-    def __init__(self, execution: StepExecution) -> None:
-        self.execution = execution
-
-    def leave(self, how: str, **_: Any) -> NoReturn:
-        raise InvalidStateError(
-            f"{how}() was called in a condition or a hook. They only look; decide inside the step."
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        raise InvalidStateError(f"{name} can be used only inside a step.")
+    timeout: timedelta | None
 
 
-def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Proceed | PutOff | Decision:
+def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Proceed | PutOff | Park | Decision:
     """Look at everything that does not depend on the row's own state. Both rows are locked."""
     cls = type(workflow)
     # Before the hero: code that does not know the class does not know either whether it needs one.
@@ -84,8 +79,8 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
         return put_off(execution, now, errors.record(unknown))
     definition = workflow.steps.resolve(execution.step_name)
     try:
-        with _read_only(workflow, execution, definition):
-            found = _conditions(workflow, definition)
+        with read_only(workflow, execution, savepoint=_asks(workflow, definition)):
+            found = _conditions(workflow, execution, definition, now)
     except OperationalError as database_error:
         if is_conflict(database_error):
             raise
@@ -99,7 +94,9 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
     return Proceed(definition)
 
 
-def _conditions(workflow: Workflow, definition: StepDefinition | None) -> Decision | None:
+def _conditions(
+    workflow: Workflow, execution: StepExecution, definition: StepDefinition | None, now: datetime
+) -> Proceed | Park | Decision | None:
     cls = type(workflow)
     if not cls._geneva.may_proceed_without_hero and _hero_is_missing(workflow):
         return HERO_MISSING
@@ -112,37 +109,29 @@ def _conditions(workflow: Workflow, definition: StepDefinition | None) -> Decisi
             return CANCEL_CONDITION
     if definition.skip_if is not None and definition.skip_if.evaluate(workflow):
         return PASSED_OVER
-    return None
+    if definition.wait_for is None or execution.signal_id is not None:
+        return None
+    signal = signaling.find(workflow, definition.wait_for)
+    if signal is not None:
+        return Proceed(definition, signal=signal)
+    if timeouts.is_late(execution, now):
+        error = timeouts.timeout_error(workflow, execution, definition)
+        return timeouts.timed_out(workflow, execution, definition) or Proceed(definition, error)
+    return Park(definition.timeout)
+
+
+def _asks(workflow: Workflow, definition: StepDefinition | None) -> bool:
+    """Whether anything is asked that may raise, or query and fail."""
+    geneva = type(workflow)._geneva
+    return (
+        not geneva.may_proceed_without_hero
+        or bool(geneva.cancel_conditions)
+        or (definition is not None and definition.conditional)
+    )
 
 
 def _hero_is_missing(workflow: Workflow) -> bool:
     return workflow.hero_type_id is None or workflow.hero is None
-
-
-class _read_only:  # noqa: N801 - used as a context manager
-    """A savepoint around code that may raise, and a refusal of flow words on the instance."""
-
-    def __init__(
-        self, workflow: Workflow, execution: StepExecution, definition: StepDefinition | None
-    ) -> None:
-        self._workflow = workflow
-        self._execution = execution
-        geneva = type(workflow)._geneva
-        reads = (
-            not geneva.may_proceed_without_hero
-            or bool(geneva.cancel_conditions)
-            or (definition is not None and definition.skip_if is not None)
-        )
-        # A condition whose query fails must not take the completed step down with it.
-        self._savepoint: Any = transaction.atomic(using=alias_of(workflow)) if reads else nullcontext()
-
-    def __enter__(self) -> None:
-        self._workflow._step = _OnlyReading(self._execution)
-        self._savepoint.__enter__()
-
-    def __exit__(self, *exc: Any) -> None:
-        self._workflow._step = None
-        self._savepoint.__exit__(*exc)
 
 
 def _undefined(workflow: Workflow, execution: StepExecution) -> str:

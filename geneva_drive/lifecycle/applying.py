@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from geneva_drive.definition.decisions import Then
-from geneva_drive.lifecycle import errors, scheduling, transitions
+from geneva_drive.lifecycle import errors, scheduling, settling, transitions
 from geneva_drive.states import WorkflowState
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def apply_decision(
     transitions.finalized(workflow, execution, pending)
     if decision.then is Then.NOTHING:
         return None
+    settling.settle(workflow, execution, decision, now=now)
     if decision.then in _ENDINGS:
         state = _ENDINGS[decision.then]
         pointed_at = execution.step_name if state == WorkflowState.PAUSED else None
@@ -102,6 +103,8 @@ def _build(
         crashes=decision.crashes if same else 0,
         reattempts=decision.reattempts if same else 0,
         held=held,
+        # Another attempt at the same step sees the same signal.
+        signal_id=execution.signal_id if same else None,
     )
 
 

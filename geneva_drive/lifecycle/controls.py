@@ -14,7 +14,7 @@ from geneva_drive import clock
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE, PASSED_OVER
 from geneva_drive.events import Pending
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
-from geneva_drive.lifecycle import outbox, scheduling, transitions
+from geneva_drive.lifecycle import outbox, scheduling, settling, signaling, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import alias_of, in_transaction, lock_active_execution, lock_workflow
 from geneva_drive.states import ENDED, ExecutionState, WorkflowState
@@ -70,9 +70,14 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
             transitions.move(
                 locked, WorkflowState.READY, now=now, next_step_name=execution.step_name, pending=pending
             )
+            if execution.state == ExecutionState.WAITING:
+                # Before any deadline: what came while it was paused counts.
+                signaling.revisit(locked, execution, now=now, pending=pending)
+                return None
             return execution
         pointed_at: StepDefinition | None = _defined(locked, locked.next_step_name, "resumed")
         if pointed_at is not None and pointed_at.removed:
+            settling.settle_passed_over(locked, pointed_at.name, pointed_at, now=now)
             pointed_at = locked.steps.next_after(pointed_at.name)
         return _go_on_at(locked, pointed_at, now, pending)
 
@@ -116,6 +121,8 @@ def skip(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) 
                 transitions.flush(following)
             return following
         passed = _defined(locked, locked.next_step_name, "moved past it")
+        if passed is not None:
+            settling.settle_passed_over(locked, passed.name, passed, now=now)
         following_step = locked.steps.next_after(passed.name) if passed is not None else None
         return _go_on_at(locked, following_step, now, pending, wait=None)
 

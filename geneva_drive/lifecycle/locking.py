@@ -17,7 +17,9 @@ from django.db.models import F
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.db.models import QuerySet
 
+    from geneva_drive.models.signal import Signal
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
@@ -27,7 +29,9 @@ __all__ = [
     "is_conflict",
     "is_lost_connection",
     "lock_active_execution",
+    "lock_attempts_with_signal",
     "lock_execution",
+    "lock_signals",
     "lock_workflow",
     "may_pass",
     "write_first",
@@ -86,6 +90,22 @@ def lock_active_execution(workflow: Workflow) -> StepExecution | None:
     """Lock the one active execution of a locked workflow."""
     execution: StepExecution | None = _locked(workflow).filter(active_workflow=workflow.pk).first()
     return execution
+
+
+def lock_attempts_with_signal(workflow: Workflow, names: list[str]) -> list[Any]:
+    """Return the keys of the signals that executions of these steps of a locked workflow were given."""
+    rows = _locked(workflow).filter(step_name__in=names, signal_id__isnull=False)
+    return list(rows.values_list("signal_id", flat=True))
+
+
+def lock_signals(workflow: Workflow) -> QuerySet[Signal]:
+    """Return the signals of a locked workflow, oldest first, as a locking read sees them."""
+    using = alias_of(workflow)
+    rows: QuerySet[Signal] = workflow.signals.db_manager(using).order_by("created_at", "pk")
+    if connections[using].features.has_select_for_update:
+        # Nobody else has them, but a plain read under repeatable read could miss the newest.
+        rows = rows.select_for_update()
+    return rows
 
 
 def _locked(workflow: Workflow) -> Any:

@@ -39,6 +39,7 @@ def build(
     crashes: int = 0,
     reattempts: int = 0,
     held: bool = False,
+    signal_id: Any = None,
     notes: dict[str, Any] | None = None,
 ) -> StepExecution:
     """Make the next execution of a locked workflow, not yet written.
@@ -51,6 +52,8 @@ def build(
         Before it is due. Default: what the step, the run or the class says.
     crashes, reattempts
         How many of each, in a row, there were of this step before this attempt.
+    signal_id
+        The key of the signal that an attempt before it had, for another attempt at the same step.
 
     Raises
     ------
@@ -81,6 +84,7 @@ def build(
         scheduled_for=clock.local(due),
         held=held,
         crashes=crashes,
+        signal_id=signal_id,
         metadata={**(notes or {}), **({"reattempts": reattempts} if reattempts else {})} or None,
         created_at=clock.local(now),
     )

@@ -9,23 +9,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import F
+
 from geneva_drive import clock
 from geneva_drive.events import execution_finalized, workflow_transitioned
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle.locking import alias_of
-from geneva_drive.states import MOVES, ExecutionState, WorkflowState
+from geneva_drive.states import MOVES, UNCONSUMED, ExecutionState, SignalState, WorkflowState
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
+
+    from django.db.models import QuerySet
 
     from geneva_drive.definition.decisions import Decision, ErrorRecord
     from geneva_drive.events import Pending
+    from geneva_drive.models.signal import Signal
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
 __all__ = [
+    "attach",
     "begin",
+    "consume",
     "defer",
     "end",
     "finalized",
@@ -34,24 +41,27 @@ __all__ = [
     "move",
     "note_error",
     "note_unknown",
+    "park",
     "release",
     "request_pause",
     "reschedule",
+    "touch",
     "unbegin",
+    "wake",
 ]
 
 
 _NO_ERROR: dict[str, Any] = {"error_class": None, "error_message": None, "error_traceback": None}
 
 
-def _change(row: Workflow | StepExecution, **values: Any) -> None:
+def _change(row: Workflow | StepExecution | Signal, **values: Any) -> None:
     dirty: set[str] = row.__dict__.setdefault("_dirty", set())
     for name, value in values.items():
         setattr(row, name, value)
         dirty.add(name)
 
 
-def flush(row: Workflow | StepExecution) -> None:
+def flush(row: Workflow | StepExecution | Signal) -> None:
     """Write what was changed: an INSERT for a new row, an UPDATE of the changed columns otherwise."""
     dirty: set[str] = row.__dict__.pop("_dirty", set())
     if row._state.adding:
@@ -222,6 +232,67 @@ def defer(
 def note_unknown(execution: StepExecution, *, now: datetime) -> None:
     """Begin the grace of an execution that this code cannot judge."""
     _change(execution, deferred_since=clock.local(now))
+
+
+def touch(workflow: Workflow, *, now: datetime) -> None:
+    """Note that something about a workflow changed.
+
+    Whatever a gate or a sender decides by must change the workflow's row too: where transactions see a
+    snapshot (repeatable read on PostgreSQL), waiting for the row's lock refreshes nothing, and only a row that
+    was changed meanwhile makes the later transaction start anew.
+    """
+    _change(workflow, updated_at=clock.local(now))
+
+
+# -- signals
+
+
+def park(workflow: Workflow, execution: StepExecution, *, now: datetime, timeout: timedelta | None) -> None:
+    """Let an execution wait for a signal: no job, no process.
+
+    One that was parked before, and woken in vain, has waited all the time: its deadline stays.
+    """
+    changes: dict[str, Any] = {"state": ExecutionState.WAITING, "deferred_since": None, "dispatched_at": None}
+    if execution.waiting_since is None:
+        changes["waiting_since"] = clock.local(now)
+        changes["wait_deadline"] = None if timeout is None else clock.local(now + timeout)
+    _change(execution, **changes)
+    touch(workflow, now=now)
+
+
+def wake(execution: StepExecution, *, now: datetime) -> None:
+    """Schedule a parked execution for now; its gate decides again, unless it has its signal already."""
+    _change(
+        execution,
+        state=ExecutionState.SCHEDULED,
+        scheduled_for=clock.local(now),
+        dispatched_at=None,
+        deferred_since=None,
+        held=False,
+    )
+
+
+def attach(execution: StepExecution, signal: Signal, *, now: datetime) -> None:
+    """Give a signal to an execution. The signal is written at once, the execution by its own ``flush``."""
+    _change(execution, signal_id=signal.pk)
+    execution.signal = signal
+    _change(
+        signal, state=SignalState.CLAIMED, claimed_at=clock.local(now), claimed_count=signal.claimed_count + 1
+    )
+    flush(signal)
+
+
+def consume(signals: QuerySet[Signal], *, now: datetime) -> int:
+    """Settle signals whose steps are done with them, whatever their counters say; return how many."""
+    # No lock of their own: whoever touches a signal holds its workflow's.
+    return signals.filter(state__in=UNCONSUMED).update(
+        state=SignalState.CONSUMED,
+        consumed_at=clock.local(now),
+        consumed_count=F("consumed_count") + 1,
+    )
+
+
+# -- events
 
 
 def finalized(

@@ -10,6 +10,7 @@ from geneva_drive.exceptions import InvalidStateError
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from geneva_drive.models.signal import Signal
     from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["InStep", "StepContext"]
@@ -19,6 +20,7 @@ class StepContext(Protocol):
     """What the executor hangs on the instance that a body receives."""
 
     execution: StepExecution
+    only_reads: bool
 
     @property
     def logger(self) -> logging.LoggerAdapter[Any]: ...
@@ -43,6 +45,18 @@ class InStep:
     def current_execution(self) -> StepExecution:
         """The attempt that runs."""
         return self._in_step("current_execution").execution
+
+    @property
+    def received_signal(self) -> Signal | Any:
+        """The signal that the step waited for; None in a step that waits for none.
+
+        Another attempt at the step sees the same one.
+        """
+        # "| Any", so that steps which do wait need not ask whether it is None.
+        signal = self._in_step("received_signal").execution.signal
+        if signal is not None:
+            signal.workflow = self  # type: ignore[assignment]
+        return signal
 
     @property
     def logger(self) -> logging.LoggerAdapter[Any]:

@@ -67,6 +67,17 @@ class StepExecution(models.Model):
     deferred_since = UTCDateTimeField(null=True, blank=True)
     waiting_since = UTCDateTimeField(null=True, blank=True)
     wait_deadline = UTCDateTimeField(null=True, blank=True)
+    # No constraint and nothing on delete: signals go with their workflow, after its executions. And no index:
+    # whoever asks for the executions of a signal names the workflow too.
+    signal = models.ForeignKey(
+        "geneva_drive.Signal",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="executions",
+        db_constraint=False,
+        db_index=False,
+    )
     continues_from = models.ForeignKey(
         "self",
         null=True,
@@ -99,6 +110,8 @@ class StepExecution(models.Model):
             models.Index(
                 fields=["state", "held", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
             ),
+            # Timeouts: whose deadline has passed? Housekeeping: what is parked?
+            models.Index(fields=["state", "held", "wait_deadline"], name="geneva_execution_timeout"),
             # Recovery: what does this process (or none) have in hand, and since when?
             models.Index(fields=["state", "process", "started_at"], name="geneva_execution_in_hand"),
         ]

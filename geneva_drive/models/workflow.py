@@ -10,7 +10,7 @@ from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.lifecycle import controls, starting
+from geneva_drive.lifecycle import controls, signaling, starting
 from geneva_drive.models.fields import (
     HeroKeyField,
     IdentifierField,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from geneva_drive.definition.class_definition import ClassDefinition
     from geneva_drive.definition.collection import StepCollection
+    from geneva_drive.models.signal import Signal
     from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["Workflow"]
@@ -311,6 +312,42 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
             self._step.leave("cancel", reason=reason)
         controls.cancel(self, by=by, reason=reason)
         return self
+
+    def signal(self, name: str, payload: Any = None, *, idempotency_key: str | None = None) -> Signal:
+        """Tell the workflow of an event, in the caller's transaction: it happens if that commits.
+
+        A step that waits for it is scheduled for now; otherwise the signal is kept until a step waits for it.
+
+        Parameters
+        ----------
+        name
+            What steps say in ``wait_for``.
+        payload
+            Any storable value, of at most ``MAX_PAYLOAD_BYTES`` of JSON.
+        idempotency_key
+            The same name and key again change nothing: use the event's id where events may come twice.
+
+        Returns
+        -------
+        Signal
+            The new row, or the first one under that key, with ``duplicate`` set.
+
+        Raises
+        ------
+        WorkflowNotOngoing
+            It is finished, canceled or gone, and has no signal under that key.
+        InvalidSignalError, PayloadError
+            The name, the key or the payload cannot be stored.
+        InvalidStateError
+            Called in a condition or a matcher.
+        """
+        if self._step is not None and self._step.only_reads:
+            raise InvalidStateError(
+                f"{self}: signal() was called in a condition or a matcher. They only look."
+            )
+        return signaling.send(self, name, payload, idempotency_key=idempotency_key)
+
+    signal.alters_data = True  # type: ignore[attr-defined]
 
     @property
     def hero_label(self) -> str:

@@ -12,6 +12,8 @@ from django.db import connections
 
 from geneva_drive.conf import settings
 from geneva_drive.execution.heartbeat import Heartbeat
+from geneva_drive.execution.parked import wake_parked
+from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.housekeeping import Counts, clean_up, feed, recover, redispatch
 from geneva_drive.worker.shutdown import handling_signals
 
@@ -20,6 +22,7 @@ __all__ = ["Feeder", "Housekeeper"]
 logger = logging.getLogger("geneva_drive.worker")
 
 _CLEAN_UP_EVERY = 3600.0  # seconds
+_LOOK_AT_PARKED_EVERY = 300.0
 
 
 class Housekeeper:
@@ -28,7 +31,7 @@ class Housekeeper:
     Parameters
     ----------
     recovered
-        Called when something was recovered, which may be due at once.
+        Called when something was moved, which may be due at once.
     """
 
     def __init__(
@@ -38,6 +41,8 @@ class Housekeeper:
         self._stopping = stopping
         self._recovered = recovered
         self._cleaned = time.monotonic()
+        # At once when it starts: a deploy is what changes for those that are parked.
+        self._looked: float | None = None
 
     def run(self) -> None:
         """Return when ``stopping`` is set."""
@@ -57,12 +62,16 @@ class Housekeeper:
             counts = recover(self.using)
             feed(self.using, counts)
             redispatch(self.using, counts)
+            counts.expired += expire_due(self.using)
+            if self._looked is None or time.monotonic() - self._looked > _LOOK_AT_PARKED_EVERY:
+                self._looked = time.monotonic()
+                counts.woken += wake_parked(self.using)
             if time.monotonic() - self._cleaned > _CLEAN_UP_EVERY:
                 self._cleaned = time.monotonic()
                 clean_up(self.using, counts, stop=self._stopping.is_set)
-            if counts.recovered or counts.redispatched or counts.workflows:
+            if counts.recovered or counts.redispatched or counts.woken or counts.workflows:
                 logger.info("Housekeeping: %s", counts.as_dict())
-            if counts.recovered:
+            if counts.recovered or counts.woken or counts.expired:
                 self._recovered()
         except Exception:
             logger.exception("Housekeeping failed; the next round may not.")
@@ -72,7 +81,7 @@ class Housekeeper:
 
 
 class Feeder:
-    """Runs no step: dispatches what comes near its time, and keeps house.
+    """Runs no step: dispatches what comes near its time, misses late signals, and keeps house.
 
     Parameters
     ----------
@@ -117,6 +126,7 @@ class Feeder:
     def _feed(self) -> None:
         counts = Counts()
         feed(self.using, counts)
+        expire_due(self.using)
         self.fed += counts.fed
 
     def _try(self, act: Callable[[], None]) -> bool:

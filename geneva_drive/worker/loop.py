@@ -16,6 +16,7 @@ from geneva_drive.execution import executor
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.runner import Runner
+from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.lifecycle.locking import is_lost_connection
 from geneva_drive.logs import about
 from geneva_drive.models.workflow import Workflow
@@ -34,6 +35,7 @@ __all__ = ["Worker"]
 
 logger = logging.getLogger("geneva_drive.worker")
 
+_EXPIRE_EVERY = 1.0  # seconds
 _STALE_AFTER = 1.0  # seconds without use after which a connection is tried before a body gets it
 
 
@@ -82,6 +84,7 @@ class Worker:
         self._wake = threading.Event()
         self._todo: queue.SimpleQueue[Performance | None] = queue.SimpleQueue()
         self._busy = 0
+        self._expired = time.monotonic() - _EXPIRE_EVERY
 
     # -- outside
 
@@ -131,6 +134,7 @@ class Worker:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
+                self._expire()
                 found = self._claim()
                 if not found and self._is_done():
                     return
@@ -140,6 +144,12 @@ class Worker:
                 continue
             if not found:
                 self._wake.wait(self.poll_interval)
+
+    def _expire(self) -> None:
+        """Let signals that did not come in time be missed, once a second at most: claims come more often."""
+        if time.monotonic() - self._expired >= _EXPIRE_EVERY:
+            self._expired = time.monotonic()
+            expire_due(self.using)
 
     def _claim(self) -> int:
         """Claim for the idle threads; return how many bodies they were given."""
@@ -170,7 +180,7 @@ class Worker:
             if self._budget is not None and self._budget <= 0:
                 return True
         # Nothing that is due may be left, also not what another worker had locked while we looked.
-        return self.drain and not is_anything_due(self.using, self.queues)
+        return self.drain and not expire_due(self.using) and not is_anything_due(self.using, self.queues)
 
     def _take_places(self, wanted: int) -> int:
         """Take places for bodies out of the budget, up to so many, before anything is claimed for them."""

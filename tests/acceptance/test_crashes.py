@@ -200,6 +200,6 @@ def test_two_housekeepers_on_the_same_dead_rows_and_a_late_finisher(launch: Laun
 def test_housekeeping_tells_its_counts(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
     call_command("geneva_housekeeping", "--json")
     assert capsys.readouterr().out.strip() == (
-        '{"recovered": 0, "fed": 0, "redispatched": 0, "processes": 0, "workflows": 0, "executions": 0, '
-        '"operator_actions": 0, "protected": 0}'
+        '{"recovered": 0, "fed": 0, "redispatched": 0, "woken": 0, "expired": 0, "processes": 0, '
+        '"workflows": 0, "executions": 0, "signals": 0, "operator_actions": 0, "protected": 0}'
     )

@@ -15,9 +15,12 @@ _LABELS = {
     "recovered": "executions recovered",
     "fed": "executions dispatched near their time",
     "redispatched": "executions dispatched again",
+    "woken": "parked executions moved on",
+    "expired": "signals not waited for any longer",
     "processes": "dead processes removed",
     "workflows": "workflows deleted",
     "executions": "executions deleted",
+    "signals": "signals deleted",
     "operator_actions": "operator actions deleted",
     "protected": "workflows kept, protected by the project's rows",
 }

@@ -1,0 +1,188 @@
+"""Which signals a step waits for: ``wait_for``.
+
+Matchers run under the lock of the workflow's row and must only read.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from asgiref.sync import iscoroutinefunction
+
+from geneva_drive.definition.functions import problem_with_signature
+from geneva_drive.exceptions import InvalidSignalError, StepConfigurationError
+
+__all__ = [
+    "LONGEST_SIGNAL_NAME",
+    "Matcher",
+    "SignalMatcher",
+    "check_storable",
+    "checked_matcher",
+    "checked_signal_name",
+    "describe",
+    "name_to_look_for",
+    "signal_matches",
+]
+
+LONGEST_SIGNAL_NAME: Final = 150
+"""Characters. What the column holds."""
+
+
+class Matcher(Protocol):
+    """Anything that says which signals a step waits for."""
+
+    def matches(self, signal: Any, /) -> object:
+        """Return whether the step may have ``signal``: its ``name``, ``payload`` and ``workflow``."""
+
+
+@dataclass(frozen=True)
+class SignalMatcher:
+    """Signals of one name, and with a ``condition`` only those for which it holds.
+
+    ::
+
+        @step(wait_for=SignalMatcher("payment", lambda workflow, payload: payload["amount"] >= workflow.hero.total))
+        def ship(self): ...
+
+    Parameters
+    ----------
+    name
+        Of the signal, exactly: upper and lower case differ.
+    condition
+        A callable of the workflow and the payload. It is called under the lock of the workflow's row, so it
+        must only read. What it raises, the sender of the signal gets.
+
+    Raises
+    ------
+    StepConfigurationError
+        The name cannot be a signal's, or the condition cannot be called so.
+    """
+
+    name: str
+    condition: Callable[[Any, Any], object] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            checked_signal_name(self.name)
+        except InvalidSignalError as error:
+            raise StepConfigurationError(f"SignalMatcher: {error}") from None
+        problem = None
+        if self.condition is None:
+            return
+        if isinstance(self.condition, type) or not callable(self.condition):
+            problem = f"{self.condition!r} is not callable. Give a callable of the workflow and the payload."
+        elif iscoroutinefunction(self.condition):
+            problem = f"{self.condition!r} is async, and conditions are not. Give a plain function."
+        elif wrong := problem_with_signature(self.condition, "workflow", "payload"):
+            problem = wrong
+        if problem is not None:
+            raise StepConfigurationError(f"SignalMatcher({self.name!r}): its condition {problem}")
+
+    def matches(self, signal: Any) -> bool:
+        """Return whether the name is this one and the condition holds."""
+        if signal.name != self.name:
+            return False
+        return self.condition is None or _truth(self.condition(signal.workflow, signal.payload), self)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _truth(answer: object, matcher: object) -> bool:
+    if inspect.isawaitable(answer):
+        # A coroutine is always true, so this matcher would take anything.
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"The matcher {matcher!r} gave an awaitable, not an answer.")
+    return bool(answer)
+
+
+def signal_matches(matcher: Matcher, signal: Any) -> bool:
+    """Ask any matcher. Whatever it raises passes through."""
+    return _truth(matcher.matches(signal), matcher)
+
+
+def name_to_look_for(matcher: Matcher) -> str | None:
+    """Return the one name that a signal must have, so that others need not be read; None if any might do."""
+    if isinstance(matcher, SignalMatcher) and type(matcher).matches is SignalMatcher.matches:
+        return matcher.name
+    return None
+
+
+def describe(matcher: Matcher) -> str:
+    """Say what is waited for, in a word or a few: the matcher's ``__str__`` if it has its own, else its class."""
+    if type(matcher).__str__ is not object.__str__:
+        return str(matcher)
+    name = getattr(matcher, "name", None)
+    return name if isinstance(name, str) else type(matcher).__name__
+
+
+def checked_signal_name(value: Any, what: str = "name") -> str:
+    """Return `value` if it can be a signal's name.
+
+    Raises
+    ------
+    InvalidSignalError
+        It cannot.
+    """
+    if not isinstance(value, str):
+        raise InvalidSignalError(f"the {what} {value!r} is not a text. Give one, such as 'payment_received'.")
+    if not value.strip():
+        raise InvalidSignalError(f"the {what} {value!r} is empty. Give one, such as 'payment_received'.")
+    if len(value) > LONGEST_SIGNAL_NAME:
+        raise InvalidSignalError(
+            f"the {what} has {len(value)} characters, at most {LONGEST_SIGNAL_NAME} fit."
+        )
+    return check_storable(value, what)
+
+
+def check_storable(value: str, what: str) -> str:
+    """Return `value` unless a database cannot hold it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidSignalError(f"the {what} {value!r} has a lone surrogate. Take it out.") from None
+    if "\0" in value:
+        raise InvalidSignalError(f"the {what} {value!r} has a NUL. Take it out.")
+    return str.__str__(value)  # A member of an enumeration is stored by its value, not by its name.
+
+
+def checked_matcher(value: Any, option: str = "wait_for") -> Matcher:
+    """Return the matcher that `value` stands for: a signal's name, or an object with ``matches(signal)``.
+
+    Raises
+    ------
+    ValueError
+        It is neither. The message names the right argument for a duration.
+    """
+    if isinstance(value, str):
+        try:
+            return SignalMatcher(checked_signal_name(value))
+        except InvalidSignalError as error:
+            raise ValueError(f"{option}: {error}") from None
+    if isinstance(value, timedelta) or (isinstance(value, int | float) and not isinstance(value, bool)):
+        raise ValueError(
+            f"{option}={value!r} is a duration, and {option} takes a signal's name. To be due later, say wait=…; to "
+            "limit how long a signal is waited for, say timeout=…."
+        )
+    if isinstance(value, list | tuple | set | frozenset):
+        raise ValueError(
+            f"{option}={value!r} is a collection. To wait for one of several signals, give an object with "
+            "matches(signal)."
+        )
+    matches = getattr(value, "matches", None)
+    if isinstance(value, type) or not callable(matches):
+        raise ValueError(
+            f"{option}={value!r} is no matcher. Give a signal's name, a SignalMatcher, or any object with "
+            "matches(signal)."
+        )
+    if iscoroutinefunction(matches):
+        raise ValueError(f"{option}={value!r}: its matches() is async, and matchers are not.")
+    if problem := problem_with_signature(matches, "signal"):
+        raise ValueError(f"{option}: {problem}")
+    matcher: Matcher = value
+    return matcher

@@ -1,0 +1,88 @@
+"""Parked executions that the code has moved away from.
+
+A sender meets what is parked by what the step waits for at that moment. When a deploy changes that, no sender
+comes by again: whoever keeps house looks.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.db import InterfaceError, OperationalError
+from django.db.models import Exists, OuterRef
+
+from geneva_drive import clock
+from geneva_drive.definition.matchers import name_to_look_for
+from geneva_drive.events import Pending
+from geneva_drive.lifecycle import signaling, transitions
+from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
+from geneva_drive.models.registry import registry
+from geneva_drive.models.signal import Signal
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.states import UNCONSUMED, ExecutionState, WorkflowState
+
+__all__ = ["wake_parked"]
+
+logger = logging.getLogger("geneva_drive.signal")
+
+_PAGE = 500
+
+
+def wake_parked(using: str) -> int:
+    """Move parked executions that no signal would wake any more; return how many.
+
+    Their step became a gravestone or waits no more, or what it waits for is there already: sent by code that
+    knew another ``wait_for``, or while that could not be judged. Parked ones of paused workflows meet their
+    signals on resume.
+    """
+    woken = 0
+    parked = StepExecution.objects.using(using).filter(state=ExecutionState.WAITING, held=False)
+    for label, step_name in parked.order_by().values_list("workflow__type", "step_name").distinct():
+        cls = registry.get(label)
+        definition = cls.steps.resolve(step_name) if cls is not None else None
+        if definition is None:
+            continue  # Code that knows it decides better.
+        rows = parked.filter(workflow__type=label, step_name=step_name)
+        if not definition.removed and definition.wait_for is not None:
+            unconsumed = Signal.objects.filter(workflow=OuterRef("workflow"), state__in=UNCONSUMED)
+            name = name_to_look_for(definition.wait_for)
+            rows = rows.filter(Exists(unconsumed.filter(name=name) if name is not None else unconsumed))
+        last = None
+        while True:
+            page = rows if last is None else rows.filter(pk__gt=last)
+            found = list(page.order_by("pk").values_list("pk", "workflow_id")[:_PAGE])
+            for pk, workflow_id in found:
+                woken += _wake_one(using, pk, workflow_id)
+            if len(found) < _PAGE:
+                break
+            last = found[-1][0]
+    return woken
+
+
+def _wake_one(using: str, pk: Any, workflow_id: Any) -> bool:
+    def work() -> bool:
+        workflow = lock_workflow(Workflow, workflow_id, using)
+        execution = lock_execution(workflow, pk) if workflow is not None else None
+        if workflow is None or execution is None:
+            return False
+        if workflow.state != WorkflowState.READY or execution.state != ExecutionState.WAITING:
+            return False
+        now = clock.now(using)
+        pending = Pending()
+        if not signaling.revisit(workflow, execution, now=now, pending=pending):
+            return False
+        transitions.touch(workflow, now=now)
+        transitions.flush(workflow)
+        pending.send_after_commit(using)
+        return True
+
+    try:
+        return in_transaction(using, work)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        # One row stops no others.
+        logger.exception("The parked execution %s could not be looked at.", pk)
+        return False

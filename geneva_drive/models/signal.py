@@ -1,0 +1,78 @@
+"""An event addressed to one workflow, kept as a row before anything is done with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from geneva_drive.definition.matchers import LONGEST_SIGNAL_NAME
+from geneva_drive.exceptions import InvalidStateError
+from geneva_drive.lifecycle.signaling import LONGEST_KEY
+from geneva_drive.models.fields import IdentifierField, JSONColumn, UTCDateTimeField, primary_key
+from geneva_drive.states import SignalState
+
+__all__ = ["Signal"]
+
+
+class Signal(models.Model):
+    """Written by ``workflow.signal(…)``, read by a step as ``self.received_signal``.
+
+    Pending until a step has it, claimed until that step ends cleanly, then consumed. The two counters say how
+    often a step was given it and how often one was done with it; nothing is decided by them.
+
+    Attributes
+    ----------
+    duplicate
+        Whether this instance stands for a second delivery under the same idempotency key. Not a column.
+    """
+
+    duplicate: bool = False
+
+    id = primary_key()
+    # The unique constraint's index begins with it.
+    workflow = models.ForeignKey(
+        "geneva_drive.Workflow", on_delete=models.CASCADE, related_name="signals", db_index=False
+    )
+    name = IdentifierField(max_length=LONGEST_SIGNAL_NAME)
+    idempotency_key = IdentifierField(max_length=LONGEST_KEY, null=True, blank=True)
+    state = IdentifierField(max_length=20, choices=SignalState.choices, default=SignalState.PENDING)
+    payload = JSONColumn(null=True, blank=True)
+    claimed_count = models.IntegerField(default=0, db_default=0)
+    consumed_count = models.IntegerField(default=0, db_default=0)
+    created_at = UTCDateTimeField()
+    claimed_at = UTCDateTimeField(null=True, blank=True, help_text=_("When a step last got it."))
+    consumed_at = UTCDateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("signal")
+        verbose_name_plural = _("signals")
+        constraints = [
+            # NULL keys never collide, on any of the databases.
+            models.UniqueConstraint(
+                fields=["workflow", "name", "idempotency_key"], name="geneva_one_signal_per_key"
+            ),
+        ]
+        indexes = [
+            # The gate: which is the oldest unconsumed signal (of this name) of this workflow? Housekeeping: which
+            # workflows have unconsumed signals? The state comes first for the latter; consumed ones are the many.
+            models.Index(fields=["state", "workflow", "name", "created_at"], name="geneva_signal_unconsumed"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.state})"
+
+    def save(self, **options: Any) -> None:
+        """Write a new row. An existing one is never saved: its state and times have one writer.
+
+        Raises
+        ------
+        InvalidStateError
+            The row exists already.
+        """
+        if not self._state.adding:
+            raise InvalidStateError(
+                f"Signal {self.pk} cannot be changed by hand. Send another one: workflow.signal({self.name!r}, …)."
+            )
+        super().save(**options)

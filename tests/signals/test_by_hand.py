@@ -1,0 +1,126 @@
+"""Pause, resume, resume_at and cancel of a workflow that stands parked."""
+
+from __future__ import annotations
+
+import pytest
+
+from geneva_drive.testing import assert_state, assert_step, assert_waiting_for, run_due, run_to_end
+from tests.signals.support import active, at_gate, notes, signal_rows
+from tests.signals.workflows import BadMatcher, Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_paused_workflow_buffers_and_resume_delivers() -> None:
+    workflow = at_gate(Parcel)
+    workflow.pause()
+    workflow.signal("scanned", "while paused")
+    assert signal_rows(workflow) == [("scanned", "pending", 0, 0)]
+    assert active(workflow).state == "waiting"
+    assert active(workflow).held
+
+    workflow.resume()
+
+    execution = active(workflow)
+    assert (execution.state, execution.held) == ("scheduled", False)
+    assert signal_rows(workflow) == [("scanned", "claimed", 1, 0)]
+    run_to_end(workflow)
+    assert ("ship", "while paused") in notes(workflow)
+
+
+def test_resume_without_a_signal_waits_on() -> None:
+    workflow = at_gate(Parcel)
+    since = active(workflow).waiting_since
+    workflow.pause()
+
+    workflow.resume()
+
+    execution = assert_waiting_for(workflow, "scanned")
+    assert not execution.held
+    assert execution.waiting_since == since
+    workflow.signal("scanned")
+    run_to_end(workflow)
+    assert_state(workflow, "finished")
+
+
+def test_a_paused_workflow_that_was_woken_already_goes_on_where_it_was() -> None:
+    workflow = at_gate(Parcel)
+    workflow.signal("scanned", 1)
+    workflow.pause()
+    assert run_due() == 0
+
+    workflow.resume()
+    run_to_end(workflow)
+
+    assert ("ship", "1") in notes(workflow)
+    assert signal_rows(workflow) == [("scanned", "consumed", 1, 1)]
+
+
+def test_resume_at_leaves_the_parked_step() -> None:
+    workflow = at_gate(Parcel)
+    workflow.pause()
+
+    workflow.resume_at("tell")
+
+    assert_step(workflow, "ship", "canceled", "canceled")
+    run_to_end(workflow)
+    assert_state(workflow, "finished")
+    assert notes(workflow) == [("pack", ""), ("tell", "None")]
+
+
+def test_resume_at_the_same_step_takes_the_signal_that_is_claimed_already() -> None:
+    workflow = at_gate(Parcel)
+    workflow.signal("scanned", 1)
+    workflow.pause()
+
+    workflow.resume_at("ship")
+    run_to_end(workflow)
+
+    assert_state(workflow, "finished")
+    assert signal_rows(workflow) == [("scanned", "consumed", 2, 1)]
+
+
+def test_skip_while_paused_passes_over_the_parked_step() -> None:
+    workflow = at_gate(Parcel)
+    workflow.pause()
+
+    workflow.skip()
+
+    assert_step(workflow, "ship", "skipped", "skipped")
+    assert_state(workflow, "ready")
+    run_to_end(workflow)
+    assert_state(workflow, "finished")
+
+
+def test_skip_settles_a_signal_that_is_attached() -> None:
+    workflow = at_gate(Parcel)
+    workflow.signal("scanned")
+
+    workflow.skip()
+
+    assert signal_rows(workflow) == [("scanned", "consumed", 1, 1)]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_cancel_ends_a_parked_workflow(paused: bool) -> None:
+    workflow = at_gate(Parcel)
+    if paused:
+        workflow.pause()
+
+    workflow.cancel()
+
+    assert_state(workflow, "canceled")
+    assert_step(workflow, "ship", "canceled", "canceled")
+
+
+def test_resume_leaves_a_matcher_that_raises_to_the_gate() -> None:
+    workflow = at_gate(BadMatcher)
+    workflow.pause()
+    workflow.signal("go", 5)
+
+    workflow.resume()
+
+    assert active(workflow).state == "scheduled"
+    run_to_end(workflow, raise_errors=False)
+    assert_state(workflow, "paused")
+    assert "TypeError" in str(assert_step(workflow, "work", "failed", "failed").error_class)

@@ -1,0 +1,90 @@
+"""What operators see of workflows that wait."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from geneva_drive import clock
+from geneva_drive.housekeeping import clean_up
+from geneva_drive.models import Signal, StepExecution, Workflow
+from geneva_drive.reports import waiting, waiting_for
+from geneva_drive.testing import assert_waiting_for, run_next_step, run_to_end, travel
+from tests.signals.support import active, at_gate
+from tests.signals.workflows import EitherWay, Parcel, TimesOutPause
+
+pytestmark = pytest.mark.django_db
+
+
+def test_waiting_tells_what_is_waited_for_since_when_and_how_often_too_long() -> None:
+    with travel(timedelta(days=-10)):
+        oldest = at_gate(Parcel)
+    with travel(timedelta(days=-1)):
+        at_gate(Parcel)
+        at_gate(EitherWay)
+    at_gate(Parcel).cancel()
+    at_gate(Parcel).signal("scanned")
+
+    parcels, either = waiting()
+
+    since = active(oldest).waiting_since
+    assert since is not None
+    assert (parcels.type, parcels.step, parcels.waits_for) == ("testapp.Parcel", "ship", "scanned")
+    assert (parcels.workflows, parcels.too_long, parcels.since) == (2, 1, clock.utc(since))
+    assert (either.waits_for, either.workflows, either.too_long) == ("paid or waived", 1, 0)
+    assert str(parcels) == (
+        f"testapp.Parcel, ship: 2 waiting for scanned since {parcels.since:%Y-%m-%d %H:%M} UTC, 1 of them too long"
+    )
+
+
+def test_waiting_for_says_why_a_workflow_is_not_moving() -> None:
+    workflow = at_gate(TimesOutPause)
+    execution = active(workflow)
+    assert execution.waiting_since is not None
+    assert execution.wait_deadline is not None
+    since = f"{clock.utc(execution.waiting_since):%Y-%m-%d %H:%M} UTC"
+    until = f"{clock.utc(execution.wait_deadline):%Y-%m-%d %H:%M} UTC"
+
+    assert waiting_for(workflow) == f"work is waiting for go since {since}, until {until}"
+    with travel(timedelta(days=8)):
+        assert waiting_for(workflow) == f"work is waiting for go since {since}, until {until}: too long"
+
+
+def test_waiting_for_is_silent_about_a_workflow_that_does_not_wait() -> None:
+    assert waiting_for(Parcel.start()) is None
+
+
+def test_assert_waiting_for_tells_what_is_so_instead() -> None:
+    workflow = Parcel.start()
+    with pytest.raises(AssertionError, match="waits for no signal"):
+        assert_waiting_for(workflow, "scanned")
+    run_to_end(workflow)
+    with pytest.raises(AssertionError, match="waits for scanned at its step ship, not for paid"):
+        assert_waiting_for(workflow, "paid")
+    assert assert_waiting_for(workflow, "scanned").step_name == "ship"
+
+
+def test_the_clean_up_deletes_signals_with_their_workflow() -> None:
+    ended, going = at_gate(Parcel), at_gate(Parcel)
+    for workflow in (ended, going):
+        workflow.signal("scanned")
+        workflow.signal("other")
+    run_to_end(ended)
+
+    with travel(timedelta(days=31)):
+        counts = clean_up("default")
+
+    assert (counts.workflows, counts.executions, counts.signals) == (1, 3, 2)
+    assert set(Signal.objects.values_list("workflow_id", flat=True)) == {going.pk}
+
+
+def test_deleting_a_workflow_deletes_its_signals_and_executions() -> None:
+    workflow = at_gate(Parcel)
+    workflow.signal("scanned")
+    run_next_step(workflow)
+
+    Workflow.objects.get(pk=workflow.pk).delete()
+
+    assert not Signal.objects.exists()
+    assert not StepExecution.objects.exists()
