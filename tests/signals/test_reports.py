@@ -30,11 +30,11 @@ def test_waiting_tells_what_is_waited_for_since_when_and_how_often_too_long() ->
 
     since = active(oldest).waiting_since
     assert since is not None
-    assert (parcels.type, parcels.step, parcels.waits_for) == ("testapp.Parcel", "ship", "scanned")
+    assert (parcels.type, parcels.step, parcels.waits_for) == ("signals.Parcel", "ship", "scanned")
     assert (parcels.workflows, parcels.too_long, parcels.since) == (2, 1, clock.utc(since))
     assert (either.waits_for, either.workflows, either.too_long) == ("paid or waived", 1, 0)
     assert str(parcels) == (
-        f"testapp.Parcel, ship: 2 waiting for scanned since {parcels.since:%Y-%m-%d %H:%M} UTC, 1 of them too long"
+        f"signals.Parcel, ship: 2 waiting for scanned since {parcels.since:%Y-%m-%d %H:%M} UTC, 1 of them too long"
     )
 
 

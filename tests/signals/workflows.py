@@ -23,7 +23,7 @@ class Noting(Workflow):
 
     class Meta:
         abstract = True
-        app_label = "testapp"
+        app_label = "signals"
 
     def note(self, step_name: str, what: Any = "") -> None:
         """Leave a row for a body that ran."""
