@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from django.apps import apps
 from django.db import IntegrityError, connections, models, router
 
 from geneva_drive import clock
@@ -244,7 +245,7 @@ def _start_batch(
         row = cls(hero=hero, job_options=dict(job_options) if job_options is not None else None)
         row.check_hero(using)
         _fill(row, now)
-        key = (row.hero_type_id, str(row.hero_id))
+        key = _slot(row.hero_type_id, row.hero_id, using)
         if key in rows:
             passed.append(hero)
             continue
@@ -264,7 +265,7 @@ def _start_batch(
                 state__in=ONGOING,
                 allow_multiple=False,
             )
-            taken |= {(type_id, str(hero_id)) for hero_id in found.values_list("hero_id", flat=True)}
+            taken |= {_slot(type_id, each, using) for each in found.values_list("hero_id", flat=True)}
         fresh = [key for key in rows if key not in taken]
         _insert([rows[key] for key in fresh], base, now, using, pending)
         pending.send_after_commit(using)
@@ -288,7 +289,7 @@ def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str, pe
         # MySQL returns no keys of a bulk insert; the slot that each row holds finds it again.
         keys = _keys_of_slots(rows, using)
         for row in rows:
-            row.pk = keys[row.hero_type_id, str(row.hero_id)]
+            row.pk = keys[_slot(row.hero_type_id, row.hero_id, using)]
     executions = []
     for row in rows:
         row._state.adding, row._state.db = False, using
@@ -325,7 +326,14 @@ def _keys_of_slots(rows: list[_W], using: str) -> dict[tuple[Any, str], Any]:
         # A workflow without a runnable step is finished already; the newest is ours.
         .order_by("pk")
     )
-    return {(t, str(h)): pk for t, h, pk in found.values_list("hero_type_id", "hero_id", "pk")}
+    slots = found.values_list("hero_type_id", "hero_id", "pk")
+    return {_slot(type_id, hero_id, using): pk for type_id, hero_id, pk in slots}
+
+
+def _slot(hero_type_id: Any, hero_id: Any, using: str) -> tuple[Any, str]:
+    """Name a hero as the column does: a UUID that was stored as text comes back as text."""
+    field: Any = apps.get_model("geneva_drive", "Workflow")._meta.get_field("hero_id")
+    return hero_type_id, str(field.get_db_prep_value(hero_id, connections[using]))
 
 
 def _start_singly(

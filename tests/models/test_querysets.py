@@ -1,0 +1,200 @@
+"""Finding workflows: by state, by hero, as the right class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
+
+from geneva_drive import HeroKeyError, StepExecution, Workflow, clock, step
+from tests.execution.support import Free, active
+from tests.testapp.models import Order
+
+pytestmark = pytest.mark.django_db
+
+
+class Found(Free):
+    @step
+    def one(self) -> None:
+        pass
+
+
+class FoundToo(Free):
+    @step
+    def one(self) -> None:
+        pass
+
+
+STATES = ["ready", "performing", "paused", "finished", "canceled"]
+
+
+@pytest.fixture
+def in_each_state() -> dict[str, Any]:
+    made = {}
+    for state in STATES:
+        made[state] = Found.start()
+        Workflow.objects.filter(pk=made[state].pk).update(state=state)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("verb", "states"),
+    [*((state, [state]) for state in STATES), ("ongoing", ["ready", "performing", "paused"])],
+)
+def test_each_verb_finds_its_states(verb: str, states: list[str], in_each_state: dict[str, Any]) -> None:
+    for manager in (Workflow.objects, Found.objects, Found.objects.all()):
+        assert {row.pk for row in getattr(manager, verb)()} == {in_each_state[state].pk for state in states}
+    assert getattr(FoundToo.objects, verb)().count() == 0
+
+
+def test_a_workflow_knows_whether_it_is_ongoing(in_each_state: dict[str, Any]) -> None:
+    for state, workflow in in_each_state.items():
+        workflow.refresh_from_db()
+        ended = state in ("finished", "canceled")
+        assert (workflow.is_ongoing, workflow.is_ended) == (not ended, ended)
+
+
+@pytest.fixture
+def orders() -> list[Order]:
+    return [Order.objects.create(number=str(number)) for number in range(3)]
+
+
+def test_by_hero(orders: list[Order]) -> None:
+    of_first, of_second, nobodys = Found.start(orders[0]), Found.start(orders[1]), Found.start()
+    other_class = FoundToo.start(orders[0])
+
+    assert set(Workflow.objects.for_hero(orders[0])) == {of_first, other_class}
+    assert list(Found.objects.filter(hero=orders[0])) == [of_first]
+    assert Found.objects.get(hero=orders[1]) == of_second
+    assert set(Found.objects.exclude(hero=orders[0])) == {of_second, nobodys}
+    assert set(Found.objects.filter(hero=None)) == {nobodys}
+    assert set(Found.objects.exclude(hero=None)) == {of_first, of_second}
+    assert list(Found.objects.filter(hero=orders[0], state="paused")) == []
+    assert Found.objects.filter(hero=orders[2]).first() is None
+
+
+def test_by_many_heroes(orders: list[Order]) -> None:
+    made = [Found.start(order) for order in orders]
+    Found.start()
+    some = Order.objects.filter(number__in=["0", "2"])
+
+    assert set(Found.objects.for_hero(some)) == {made[0], made[2]}
+    assert set(Found.objects.filter(hero=some)) == {made[0], made[2]}
+    assert made[1] in Found.objects.exclude(hero=some)
+    assert Found.objects.for_hero(Order.objects.none()).count() == 0
+    with CaptureQueriesContext(connection) as captured:
+        assert Found.objects.for_hero(Order.objects.all()).count() == 3
+    assert len(captured) == 1
+
+
+def test_by_a_slice_of_heroes(orders: list[Order]) -> None:
+    made = [Found.start(order) for order in orders]
+
+    assert set(Found.objects.for_hero(Order.objects.order_by("-number")[:2])) == {made[1], made[2]}
+
+
+@pytest.mark.parametrize("wrong", [7, "order 7", Order])
+def test_by_what_is_no_hero(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="hero must be"):
+        Found.objects.filter(hero=wrong)
+
+
+def test_from_the_heros_side(orders: list[Order]) -> None:
+    made = Found.start(orders[0])
+    FoundToo.start(orders[1])
+
+    assert list(orders[0].workflows.all()) == [made]
+    assert type(orders[0].workflows.get()) is Found
+    assert set(Order.objects.filter(workflows__state="ready")) == {orders[0], orders[1]}
+    assert list(Order.objects.filter(workflows__type="testapp.FoundToo")) == [orders[1]]
+    assert list(Order.objects.exclude(workflows__state="ready")) == [orders[2]]
+    prefetched = Order.objects.prefetch_related("workflows").get(pk=orders[0].pk)
+    assert [type(row) for row in prefetched.workflows.all()] == [Found]
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        lambda rows: rows.only("state"),
+        lambda rows: rows.only("id"),
+        lambda rows: rows.only(),
+        lambda rows: rows.defer("type"),
+        lambda rows: rows.defer("type", "metadata"),
+        lambda rows: rows.defer("metadata").only("state"),
+        lambda rows: rows.defer("metadata").defer(None),
+        lambda rows: rows.select_related("hero_type").only("state", "hero_type__model"),
+        lambda rows: rows.annotate(twice=F("id") * 2),
+        lambda rows: rows.order_by("-pk").distinct(),
+    ],
+)
+def test_a_row_comes_back_as_its_class_however_narrow_the_query(narrow: Any, orders: list[Order]) -> None:
+    Found.start(orders[0])
+    FoundToo.start(orders[1])
+
+    assert {type(row) for row in narrow(Workflow.objects.all())} == {Found, FoundToo}
+    assert [type(row) for row in narrow(Found.objects.all())] == [Found]
+
+
+def test_a_narrow_row_can_be_moved_and_saved(orders: list[Order]) -> None:
+    Found.start(orders[0], metadata={"kept": 1})
+    narrow = Workflow.objects.only("state").get()
+
+    narrow.save()
+    narrow.pause()
+
+    assert Workflow.objects.get().metadata == {"kept": 1}
+    assert Workflow.objects.get().state == "paused"
+
+
+def test_related_rows_are_of_the_right_class_too() -> None:
+    Found.start()
+
+    assert type(StepExecution.objects.get().workflow) is Found
+    assert type(StepExecution.objects.select_related("workflow").get().workflow) is Found
+
+
+def test_rows_of_a_class_that_is_gone_are_listed_readable_and_cancelable(orders: list[Order]) -> None:
+    gone, kept = Found.start(orders[0], metadata={"kept": 1}), FoundToo.start(orders[1])
+    Workflow.objects.filter(pk=gone.pk).update(type="testapp.Deleted")
+
+    rows = {row.pk: row for row in Workflow.objects.all()}
+    row = rows[gone.pk]
+
+    assert type(row) is Workflow
+    assert type(rows[kept.pk]) is FoundToo
+    assert str(row) == f"testapp.Deleted {row.pk} for testapp.order {orders[0].pk}"
+    assert (row.hero, row.metadata, row.steps.names) == (orders[0], {"kept": 1}, ())
+    assert list(Found.objects.all()) == []
+    assert list(Workflow.objects.for_hero(orders[0])) == [row]
+    row.metadata = {"changed": 2}
+    row.save()
+    row.cancel(by="somebody")
+    assert Workflow.objects.get(pk=gone.pk).state == "canceled"
+    assert Workflow.objects.get(pk=kept.pk).state == "ready"
+
+
+def test_a_key_that_could_not_be_there_is_told_when_it_is_looked_for() -> None:
+    with pytest.raises(HeroKeyError):
+        list(Workflow.objects.filter(hero_id=2**63))
+    assert list(Workflow.objects.filter(hero_id=2**63 - 1)) == []
+
+
+def test_executions_have_verbs_too(orders: list[Order]) -> None:
+    workflow = Found.start(orders[0])
+    row = active(workflow)
+    now = clock.now("default")
+
+    assert list(StepExecution.objects.active()) == [row]
+    assert list(StepExecution.objects.scheduled()) == [row]
+    assert list(StepExecution.objects.due(now)) == [row]
+    assert list(StepExecution.objects.in_progress()) == []
+    assert row.is_active
+    workflow.pause()
+    assert list(StepExecution.objects.due(now)) == []
+    assert list(StepExecution.objects.scheduled()) == [row]
+    workflow.cancel()
+    row.refresh_from_db()
+    assert not row.is_active
