@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 
-__all__ = ["claim", "is_anything_due"]
+__all__ = ["Buckets", "claim", "is_anything_due"]
 
 logger = logging.getLogger("geneva_drive.worker")
 
@@ -33,12 +34,40 @@ _PAGE = 20
 """Candidates looked at in one go, beyond what is wanted: others may have taken the first."""
 
 
-def claim(using: str, queues: list[str] | None, limit: int, runner: Runner) -> Iterator[Performance]:
+_REMEMBERED = 0.2
+"""Seconds for which a busy worker believes what it knows of queues and priorities."""
+
+
+class Buckets:
+    """Queues and priorities that have something scheduled, looked up anew when they are old or led nowhere.
+
+    A worker that claims hundreds of times a second would otherwise spend half of its statements on them.
+    Something more urgent on a queue or priority that is new is seen that much later, no more.
+    """
+
+    def __init__(self, using: str, queues: list[str] | None) -> None:
+        self._using = using
+        self._queues = queues
+        self._known: list[tuple[int, str]] = []
+        self._until = 0.0
+
+    def get(self) -> list[tuple[int, str]]:
+        if time.monotonic() >= self._until:
+            self._known = buckets(self._using, self._queues)
+            self._until = time.monotonic() + _REMEMBERED
+        return list(self._known)
+
+    def forget(self) -> None:
+        """Believe nothing any more: it led nowhere."""
+        self._until = 0.0
+
+
+def claim(using: str, known: Buckets, limit: int, runner: Runner) -> Iterator[Performance]:
     """Claim up to ``limit`` executions that are due, the most urgent first.
 
     Each is committed when it is yielded: whatever goes wrong later, it is there to be run.
     """
-    found = buckets(using, queues)
+    found = known.get()
     # Queues of one priority take turns: a long one must not keep the others waiting.
     found.sort(key=lambda bucket: (bucket[0], random.random()))
     claimed = 0
@@ -52,6 +81,8 @@ def claim(using: str, queues: list[str] | None, limit: int, runner: Runner) -> I
                 claimed += 1
                 if claimed >= limit:
                     return
+    if not claimed:
+        known.forget()
 
 
 def is_anything_due(using: str, queues: list[str] | None) -> bool:

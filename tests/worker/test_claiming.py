@@ -36,7 +36,7 @@ class _Named(Runner):
 def claim(
     limit: int = 1, *, queues: list[str] | None = None, runner: Runner | None = None
 ) -> list[Performance]:
-    return list(claiming.claim("default", queues, limit, runner or _Named()))
+    return list(claiming.claim("default", claiming.Buckets("default", queues), limit, runner or _Named()))
 
 
 class ClaimedPlain(Base):
