@@ -30,20 +30,20 @@ def migrate(target: str | None) -> None:
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", OTHER])
-@pytest.mark.parametrize("kind", columns.KINDS)
-def test_each_kind_of_hero_key_can_be_migrated_from_nothing(settings: Any, kind: str) -> None:
+def test_each_kind_of_hero_key_can_be_migrated_from_nothing(settings: Any) -> None:
     ours = settings.GENEVA_DRIVE
     try:
-        settings.GENEVA_DRIVE = {**ours, "HERO_KEY_TYPE": kind}
-        migrate("zero")
-        assert columns.real_hero_column(connections[OTHER]) is None
-        migrate(None)
+        for kind in columns.KINDS:
+            migrate("zero")
+            settings.GENEVA_DRIVE = {**ours, "HERO_KEY_TYPE": kind}
+            assert columns.real_hero_column(connections[OTHER]) is None
+            migrate(None)
 
-        assert columns.hero_key_kind(OTHER) == kind
-        key = {"bigint": 2**63 - 1, "uuid": uuid.uuid4(), "string": "😀" * columns.STRING_LENGTH}[kind]
-        _row(key)
-        with pytest.raises(IntegrityError), transaction.atomic(using=OTHER):
+            assert columns.hero_key_kind(OTHER) == kind
+            key = {"bigint": 2**63 - 1, "uuid": uuid.uuid4(), "string": "😀" * columns.STRING_LENGTH}[kind]
             _row(key)
+            with pytest.raises(IntegrityError), transaction.atomic(using=OTHER):
+                _row(key)
     finally:
         settings.GENEVA_DRIVE = ours
         migrate("zero")

@@ -163,36 +163,19 @@ class TestConverting:
                 row(IntegerHero, key)
             row(IntegerHero, key, state="finished")
 
-    @pytest.mark.parametrize("target", ["bigint", "uuid"])
-    @pytest.mark.parametrize(
-        "texts",
-        [
-            ["abc"],
-            ["7", "07"],
-            ["+7"],
-            ["7 "],
-            [" 7"],
-            ["-0"],
-            ["٧"],
-            [str(2**63)],
-            ["1e3"],
-            [""],
-            ["7", "x"],
-        ],
-        ids=repr,
-    )
-    def test_refuses_text_that_would_not_come_back(
-        self, column: Callable[[str], None], target: str, texts: list[str]
-    ) -> None:
+    def test_refuses_text_that_would_not_come_back(self, column: Callable[[str], None]) -> None:
         column("string")
-        for text in texts:
-            row(IntegerHero, text)
+        for texts in (
+            ["abc"], ["7", "07"], ["+7"], ["7 "], [" 7"], ["-0"], ["٧"], [str(2**63)], ["1e3"], [""], ["7", "x"],
+        ):  # fmt: skip
+            for text in texts:
+                row(IntegerHero, text)
 
-        status, output = run("--to", target, "--no-input")
-
-        assert status == 1
-        assert "Nothing was changed" in output
-        assert keys() == texts
+            for target in ("bigint", "uuid"):
+                status, output = run("--to", target, "--no-input")
+                assert (status, "Nothing was changed" in output) == (1, True), (texts, target)
+                assert keys() == texts
+            Workflow._base_manager.all()._raw_delete(DEFAULT_DB_ALIAS)
         assert columns.hero_key_kind(DEFAULT_DB_ALIAS) == "string"
 
     def test_refuses_what_would_make_two_uuids_one(self, column: Callable[[str], None]) -> None:
@@ -295,4 +278,3 @@ def test_the_command_line_gives_the_statuses(child_environment: Callable[[], dic
 
     assert status("--json") == 0
     assert status("--to", "text") == 2
-    assert status("--nonsense") == 2
