@@ -498,19 +498,8 @@ def test_the_whole_pass_tells_what_it_did() -> None:
     ended(1, ago=50 * DAY)
     in_hand(KeptTwo.start(), process(beat=DAY))
     counts = housekeeping.housekeep()
-    assert counts.as_dict() == {
-        "recovered": 1,
-        "fed": 0,
-        "redispatched": 0,
-        "woken": 0,
-        "expired": 0,
-        "processes": 1,
-        "workflows": 1,
-        "executions": 2,
-        "signals": 0,
-        "operator_actions": 0,
-        "protected": 0,
-    }
+    told = {name: count for name, count in counts.as_dict().items() if count}
+    assert told == {"recovered": 1, "processes": 1, "workflows": 1, "executions": 2}
 
 
 @pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="SQLite locks all rows at once")

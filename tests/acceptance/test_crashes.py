@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections import Counter
 from datetime import timedelta
@@ -199,7 +200,6 @@ def test_two_housekeepers_on_the_same_dead_rows_and_a_late_finisher(launch: Laun
 
 def test_housekeeping_tells_its_counts(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
     call_command("geneva_housekeeping", "--json")
-    assert capsys.readouterr().out.strip() == (
-        '{"recovered": 0, "fed": 0, "redispatched": 0, "woken": 0, "expired": 0, "processes": 0, '
-        '"workflows": 0, "executions": 0, "signals": 0, "operator_actions": 0, "protected": 0}'
-    )
+    counts = json.loads(capsys.readouterr().out)
+    assert {"recovered", "redispatched", "processes", "workflows", "executions", "protected"} <= set(counts)
+    assert set(counts.values()) == {0}
