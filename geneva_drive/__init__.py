@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from geneva_drive.definition.conditions import cancel_if
     from geneva_drive.definition.matchers import SignalMatcher
     from geneva_drive.definition.policies import ExceptionPolicy, on_exception
-    from geneva_drive.definition.steps import removed_step, step
+    from geneva_drive.definition.steps import removed_step, resumable_step, step
     from geneva_drive.exceptions import (
         AlreadyOngoingError,
         GenevaDriveError,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         StepNotDefinedError,
         WorkflowNotOngoing,
     )
+    from geneva_drive.execution.iteration import Iteration
     from geneva_drive.models import Signal, StepExecution, Workflow, WorkflowRelation
 
 __version__ = "0.1.0"
@@ -38,7 +39,7 @@ _HOMES = {
     "geneva_drive.definition.conditions": ["cancel_if"],
     "geneva_drive.definition.matchers": ["SignalMatcher"],
     "geneva_drive.definition.policies": ["ExceptionPolicy", "on_exception"],
-    "geneva_drive.definition.steps": ["removed_step", "step"],
+    "geneva_drive.definition.steps": ["removed_step", "resumable_step", "step"],
     "geneva_drive.exceptions": [
         "AlreadyOngoingError",
         "GenevaDriveError",
@@ -55,6 +56,7 @@ _HOMES = {
         "StepNotDefinedError",
         "WorkflowNotOngoing",
     ],
+    "geneva_drive.execution.iteration": ["Iteration"],
     "geneva_drive.models": ["Signal", "StepExecution", "Workflow", "WorkflowRelation"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -68,6 +70,7 @@ __all__ = [
     "HeroRequiredError",
     "InvalidSignalError",
     "InvalidStateError",
+    "Iteration",
     "PayloadError",
     "PayloadTooLargeError",
     "Signal",
@@ -83,6 +86,7 @@ __all__ = [
     "cancel_if",
     "on_exception",
     "removed_step",
+    "resumable_step",
     "step",
 ]
 

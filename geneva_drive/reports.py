@@ -1,4 +1,4 @@
-"""What is in flight, and what this code would strand."""
+"""What is in flight, how far it is, and what this code would strand."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from geneva_drive.definition.matchers import describe
 from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.progress import Chain, Progress, history, progress
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState
 
 if TYPE_CHECKING:
     from geneva_drive.definition.collection import StepCollection
 
 __all__ = [
+    "Chain",
+    "Progress",
     "RemovedStep",
     "Undeclared",
     "Waiting",
+    "history",
+    "progress",
     "removed_steps_in_flight",
     "undeclared_in_flight",
     "waiting",

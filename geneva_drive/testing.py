@@ -28,11 +28,13 @@ from geneva_drive.states import ExecutionState
 __all__ = [
     "POINTS",
     "ProcessKilled",
+    "assert_cursor",
     "assert_state",
     "assert_step",
     "assert_waiting_for",
     "crash_at",
     "run_due",
+    "run_iterations",
     "run_next_step",
     "run_step",
     "run_to_end",
@@ -57,35 +59,78 @@ class ProcessKilled(BaseException):
 class _OneStep(Runner):
     """Runs one body and leaves what follows scheduled."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, interruptions: bool = True, most_iterations: int | None = None) -> None:
         super().__init__(straight_on=False)
+        self.honours_limits = interruptions
+        self.most_iterations = most_iterations
 
 
-def run_next_step(workflow: W, *, raise_errors: bool = True) -> W:
+def run_next_step(workflow: W, *, raise_errors: bool = True, interruptions: bool = True) -> W:
     """Run the scheduled execution of ``workflow``, whether it is due or not; refresh the instance.
 
     Parameters
     ----------
     raise_errors
         Raise what the step raised, after it was recorded.
+    interruptions
+        False lets a resumable step run on beyond its ``max_iterations`` and ``max_runtime``.
 
     Raises
     ------
     InvalidStateError
         Nothing is scheduled: the workflow has ended, is paused, or waits for a signal.
     """
+    _run_scheduled(workflow, raise_errors=raise_errors, runner=_OneStep(interruptions=interruptions))
+    return workflow
+
+
+def run_iterations(workflow: W, count: int, *, raise_errors: bool = True) -> W:
+    """Run ``count`` items of the resumable step that is scheduled, and interrupt it; refresh the instance.
+
+    Where the step gives way earlier, by its own limits, its successors go on, and waits are fast-forwarded.
+    It may come to its end before: the step that follows is not run.
+
+    Raises
+    ------
+    InvalidStateError
+        Nothing is scheduled, or a step that is not resumable.
+    """
+    using = workflow._state.db or router.db_for_write(Workflow)
+    name = None
+    while count > 0:
+        scheduled = _scheduled(workflow, using)
+        step = type(workflow).steps.resolve(scheduled.step_name) if scheduled is not None else None
+        if name is None and (step is None or not step.resumable):
+            workflow.refresh_from_db()
+            at = f"at {step.name!r}, which is not a resumable step" if step else "not scheduled"
+            raise InvalidStateError(f"{workflow} is {workflow.state} and {at}.")
+        if step is None or step.name != (name or step.name):
+            break
+        name = step.name
+        runner = _OneStep(most_iterations=count)
+        execution = _run_scheduled(workflow, raise_errors=raise_errors, runner=runner)
+        before = scheduled.iterations if scheduled is not None else 0
+        count -= max(execution.iterations - before, 1)
+    return workflow
+
+
+def _run_scheduled(workflow: Workflow, *, raise_errors: bool, runner: Runner) -> StepExecution:
+    """Run the scheduled execution; return it as it is then."""
     using = workflow._state.db or router.db_for_write(Workflow)
     execution = _scheduled(workflow, using)
     if execution is None:
         workflow.refresh_from_db()
         raise InvalidStateError(f"{workflow} is {workflow.state} and has no scheduled execution to run.")
     with _due_at(execution, using), _raising(raise_errors):
-        executor.execute(execution.pk, using=using, runner=_OneStep())
+        executor.execute(execution.pk, using=using, runner=runner)
     workflow.refresh_from_db()
-    return workflow
+    execution.refresh_from_db()
+    return execution
 
 
-def run_to_end(workflow: W, *, raise_errors: bool = True, most: int = _MOST_STEPS) -> W:
+def run_to_end(
+    workflow: W, *, raise_errors: bool = True, most: int = _MOST_STEPS, interruptions: bool = True
+) -> W:
     """Run ``workflow`` until nothing is scheduled. Waits are fast-forwarded: three days take no time.
 
     It stops where the workflow waits for a signal: send it, and run on. To let the wait time out, `travel` and
@@ -95,6 +140,8 @@ def run_to_end(workflow: W, *, raise_errors: bool = True, most: int = _MOST_STEP
     ----------
     most
         Bodies after which a loop is suspected.
+    interruptions
+        False lets a resumable step run on beyond its ``max_iterations`` and ``max_runtime``.
 
     Raises
     ------
@@ -106,7 +153,7 @@ def run_to_end(workflow: W, *, raise_errors: bool = True, most: int = _MOST_STEP
         if _scheduled(workflow, using) is None:
             workflow.refresh_from_db()
             return workflow
-        run_next_step(workflow, raise_errors=raise_errors)
+        run_next_step(workflow, raise_errors=raise_errors, interruptions=interruptions)
     raise AssertionError(
         f"{workflow} did not come to an end within {most} steps; it is at {workflow.next_step_name}."
     )
@@ -230,6 +277,32 @@ def assert_step(workflow: Workflow, name: str, state: str, outcome: str | None =
         raise AssertionError(
             f"{workflow}: {name} is {execution.state}/{execution.outcome}, not {wanted}. Its executions:\n"
             f"{_history(workflow)}"
+        )
+    return execution
+
+
+def assert_cursor(workflow: Workflow, cursor: Any, *, iterations: int | None = None) -> StepExecution:
+    """Assert where the workflow's resumable step stands, and how many items it has done; return its row.
+
+    The row is the one that is scheduled or in progress, or else the last one that was.
+
+    Parameters
+    ----------
+    cursor
+        As the loop set it. None: it has not begun.
+    """
+    execution: StepExecution | None = _executions(workflow).order_by("-pk").first()
+    if execution is None:
+        raise AssertionError(f"{workflow} has no execution.")
+    if execution.cursor != cursor:
+        raise AssertionError(
+            f"{workflow}: {execution.step_name} stands at {execution.cursor!r}, not at {cursor!r}. "
+            f"Its executions:\n{_history(workflow)}"
+        )
+    if iterations is not None and execution.iterations != iterations:
+        raise AssertionError(
+            f"{workflow}: {execution.step_name} has done {execution.iterations} items, not {iterations}. "
+            f"Its executions:\n{_history(workflow)}"
         )
     return execution
 

@@ -59,7 +59,8 @@ class Decision:
 
     ``wait`` belongs to what follows (``Then.SAME``): None means the step's own. ``crashes`` and
     ``reattempts`` (by policy) are what the next attempt carries on its row: how many of each there were in
-    a row. ``error`` and ``notes`` are recorded on the row that ends.
+    a row; with ``rewind`` it does not carry the cursor of a resumable step. ``error`` and ``notes`` are
+    recorded on the row that ends.
     """
 
     state: ExecutionState
@@ -71,6 +72,11 @@ class Decision:
     rewind: bool = False
     error: ErrorRecord | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether what follows is left to the dispatcher, so that other work gets its turn."""
+        return self.outcome is Outcome.CONTINUED
 
 
 SUCCESS = Decision(ExecutionState.COMPLETED, Outcome.SUCCESS, Then.NEXT)
@@ -106,6 +112,10 @@ def decide_flow(control: flow.FlowControl) -> Decision:
                 wait=control.wait or timedelta(0),
                 rewind=control.rewind,
                 notes=notes,
+            )
+        case flow.Suspend():
+            return Decision(
+                ExecutionState.COMPLETED, Outcome.CONTINUED, Then.SAME, wait=control.wait, notes=notes
             )
     raise TypeError(f"{control!r} is no flow control of a step.")
 

@@ -36,15 +36,22 @@ def define_step(declaration: Declaration, blueprint: Blueprint) -> StepDefinitio
         raise place.error("step(…) decorates nothing. Put it above a method, as @step(…).")
     if isinstance(declared.function, DECLARED):
         raise place.error("its function is declared as a step or a condition already. Give a plain function.")
-    if problem := problem_with_function(declared.function, "self"):
+    taken = ("self", "iteration") if declared.resumable else ("self",)
+    if problem := problem_with_function(declared.function, *taken):
         raise place.error(problem)
-    fields = checked_step_options(declared.options, blueprint, place)
+    fields = checked_step_options(declared.options, blueprint, place, resumable=declared.resumable)
     if declaration.wait is not None:
         fields["wait"] = fields["options"]["wait"] = declaration.wait
+    is_async = iscoroutinefunction(_real_function(declaration.name, blueprint, place, taken))
+    if is_async and declared.resumable:
+        raise place.error(
+            "it is async, and the checkpoints of a resumable step are calls of the database. Make it a plain "
+            "method, and call what is async by asgiref's async_to_sync()."
+        )
     return StepDefinition(
         declaration.name,
         function=declaration.name,
-        is_async=iscoroutinefunction(_real_function(declaration.name, blueprint, place)),
+        is_async=is_async,
         resumable=declared.resumable,
         location=declared.location,
         **fields,
@@ -61,12 +68,12 @@ def _check_gravestone(declared: DeclaredStep, place: Place) -> None:
         )
 
 
-def _real_function(name: str, blueprint: Blueprint, place: Place) -> Any:
+def _real_function(name: str, blueprint: Blueprint, place: Place, taken: tuple[str, ...]) -> Any:
     """Return what will be called, for the class or a mixin may have redefined the plain method."""
     function = blueprint.find(name)
     if isinstance(function, DeclaredStep):
         function = function.function
-    if problem := problem_with_function(function, "self"):
+    if problem := problem_with_function(function, *taken):
         raise place.error(f"{problem} To take the step out, write {name} = removed_step().")
     return function
 

@@ -69,6 +69,8 @@ class Reattempt(FlowControl):
 class Suspend(FlowControl):
     """Stop a resumable step here and go on from its cursor in a new execution.
 
+    Also what a checkpoint raises when the loop has to stop; `reason` then says why.
+
     Attributes
     ----------
     wait

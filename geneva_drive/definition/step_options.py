@@ -17,7 +17,7 @@ from geneva_drive.definition.matchers import checked_matcher
 from geneva_drive.definition.options import JOB_OPTIONS, checked_priority, checked_queue
 from geneva_drive.definition.policy_checks import checked_step_policies
 
-__all__ = ["CRASH_ACTIONS", "STEP_OPTIONS", "TIMEOUT_ACTIONS", "checked_step_options"]
+__all__ = ["CRASH_ACTIONS", "RESUMABLE_OPTIONS", "STEP_OPTIONS", "TIMEOUT_ACTIONS", "checked_step_options"]
 
 CRASH_ACTIONS: Final = ("reattempt", "pause", "cancel")
 TIMEOUT_ACTIONS: Final = ("skip", "cancel", "pause")
@@ -64,6 +64,32 @@ def _one_of(*actions: str) -> Check:
     return _plainly(check)
 
 
+def _checked_limit(value: Any, option: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{option}={value!r} is not a number of items. Give an integer from 1.")
+    if value < 1:
+        raise ValueError(f"{option}={value!r} would let no item through. Give an integer from 1.")
+    return value
+
+
+def _checked_runtime(value: Any, option: str) -> timedelta:
+    duration = checked_duration(value, option)
+    if not duration:
+        raise ValueError(f"{option}={value!r} is no time at all. Give a longer timedelta.")
+    return duration
+
+
+def _checked_interval(value: Any, option: str) -> int | timedelta:
+    if isinstance(value, timedelta):
+        return _checked_runtime(value, option)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(
+            f"{option}={value!r} is neither a number of items nor a timedelta. Give one of them, such as "
+            f"{option}=100 or {option}=timedelta(seconds=5)."
+        )
+    return _checked_limit(value, option)
+
+
 STEP_OPTIONS: Final[dict[str, Check]] = {
     "wait": _plainly(checked_duration),
     "skip_if": checked_condition,
@@ -82,8 +108,17 @@ STEP_OPTIONS: Final[dict[str, Check]] = {
     "on_timeout": _one_of(*TIMEOUT_ACTIONS),
 }
 
+RESUMABLE_OPTIONS: Final[dict[str, Check]] = {
+    "max_iterations": _plainly(_checked_limit),
+    "max_runtime": _plainly(_checked_runtime),
+    "checkpoint_every": _plainly(_checked_interval),
+}
+"""What ``@resumable_step`` takes beside them. It does not take ``atomic``."""
 
-def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: Place) -> dict[str, Any]:
+
+def checked_step_options(
+    given: Mapping[str, Any], blueprint: Blueprint, place: Place, *, resumable: bool = False
+) -> dict[str, Any]:
     """Return the fields of a `StepDefinition` that these options, as they were written, stand for.
 
     An option that is None counts as not given.
@@ -93,12 +128,19 @@ def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: 
     StepConfigurationError
         An option is unknown, is no use, or contradicts another one.
     """
-    if unknown := [option for option in given if option not in STEP_OPTIONS]:
-        known = ", ".join(STEP_OPTIONS)
-        raise place.error(
-            f"{unknown[0]}={given[unknown[0]]!r} is not an option of a step. Options are: {known}."
-        )
+    table = {**STEP_OPTIONS, **RESUMABLE_OPTIONS} if resumable else STEP_OPTIONS
+    if unknown := [option for option in given if option not in table]:
+        known = ", ".join(option for option in table if not (resumable and option == "atomic"))
+        what = f"{unknown[0]}={given[unknown[0]]!r} is"
+        if unknown[0] in RESUMABLE_OPTIONS:
+            raise place.error(f"{what} for loops. Declare it with @resumable_step, or take the option out.")
+        raise place.error(f"{what} not an option of a step. Options are: {known}.")
     written = {option: value for option, value in given.items() if value is not None}
+    if resumable and written.get("atomic"):
+        raise place.error(
+            f"atomic={written['atomic']!r} would keep a transaction open for the whole loop, and take every "
+            "checkpoint back with it. Leave it out; use transaction.atomic() for a single item."
+        )
     if "skip_if" in written and "run_if" in written:
         raise place.error(
             f"skip_if={written['skip_if']!r} and run_if={written['run_if']!r} exclude each other. Keep one."
@@ -108,9 +150,7 @@ def checked_step_options(given: Mapping[str, Any], blueprint: Blueprint, place: 
             raise place.error(
                 f"{option}={written[option]!r} is of no use without {needed}=…. Give both, or neither."
             )
-    checked = {
-        option: STEP_OPTIONS[option](value, option, blueprint, place) for option, value in written.items()
-    }
+    checked = {option: table[option](value, option, blueprint, place) for option, value in written.items()}
     checked["skip_if"] = _as_skip_if(checked.get("skip_if"), checked.pop("run_if", None))
     checked["options"] = {option: checked[option] for option in JOB_OPTIONS if option in checked}
     checked.setdefault("wait", timedelta(0))

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeclaredStep",
+    "ResumableOptions",
+    "ResumableSeriesOptions",
+    "ResumableStepDecorator",
     "SeriesOptions",
     "StepDecorator",
     "StepDefinition",
     "StepOptions",
     "removed_step",
+    "resumable_step",
     "step",
 ]
 
@@ -72,6 +76,12 @@ class StepDefinition:
         What `on_exception` says, in its order.
     removed
         A gravestone.
+    resumable
+        Whether the body receives an iteration with a cursor.
+    max_iterations, max_runtime
+        After so many items, or so long, one execution gives way to the next. None: no limit.
+    checkpoint_every
+        The cursor is written after so many items, or when it was last written so long ago.
     location
         The file and line that declare it.
     """
@@ -95,6 +105,9 @@ class StepDefinition:
     removed: bool = False
     is_async: bool = False
     resumable: bool = False
+    max_iterations: int | None = None
+    max_runtime: timedelta | None = None
+    checkpoint_every: int | timedelta = 1
     location: Location | None = None
 
     @property
@@ -133,6 +146,18 @@ class StepOptions(SeriesOptions, total=False):
 
     wait: timedelta | None
     formerly: Iterable[str] | None
+
+
+class ResumableSeriesOptions(SeriesOptions, total=False):
+    """The options that resumable steps of a series share."""
+
+    max_iterations: int | None
+    max_runtime: timedelta | None
+    checkpoint_every: int | timedelta | None
+
+
+class ResumableOptions(StepOptions, ResumableSeriesOptions, total=False):
+    """The options of one resumable step."""
 
 
 class DeclaredStep:
@@ -244,9 +269,6 @@ class StepDecorator:
         When the class is made, if an option is wrong or unknown.
     """
 
-    def __init__(self, *, resumable: bool = False) -> None:
-        self._resumable = resumable
-
     @overload
     def __call__(self, function: F, /) -> F: ...
     @overload
@@ -254,13 +276,7 @@ class StepDecorator:
     @overload
     def __call__(self, **options: Unpack[StepOptions]) -> Callable[[F], F]: ...
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        location = caller_location(1)
-        if len(arguments) == 1 and not isinstance(arguments[0], str):
-            function = arguments[0]
-            return DeclaredStep(
-                function, options, _location_of(function) or location, resumable=self._resumable
-            )
-        return _Pending(MISSING, options, location, arguments=arguments, resumable=self._resumable)
+        return _declared(arguments, options, caller_location(1))
 
     def series(
         self,
@@ -278,12 +294,72 @@ class StepDecorator:
         waits
             Timedeltas: the wait of each step. At least one.
         """
+        return DeclaredStep(function, options, caller_location(1), arguments=arguments, waits=waits)
+
+
+class ResumableStepDecorator:
+    """Declare a resumable step: a long loop that goes on from its cursor after whatever interrupts it.
+
+    ::
+
+        @resumable_step(max_runtime=timedelta(minutes=5))
+        def notify_subscribers(self, iteration):
+            for subscriber in iteration.iterate_queryset(self.hero.subscribers.all()):
+                ...
+
+    The body receives an `Iteration`. It takes the options of ``@step``, but for ``atomic``, and these:
+
+    Parameters
+    ----------
+    max_iterations
+        An integer from 1: after so many items the execution gives way, and a successor goes on.
+    max_runtime
+        A positive timedelta: the same after so long, at the next item.
+    checkpoint_every
+        When the cursor is written: after so many items (an integer from 1), or when it was last written so
+        long ago (a positive timedelta). Default: 1, after each item. A killed process repeats what was done
+        since the last time, so at most ``checkpoint_every`` items, or the items of that long and one more. An
+        exception, a pause, a cancel and a worker that stops repeat nothing, whatever is given here.
+
+    Raises
+    ------
+    StepConfigurationError
+        When the class is made, if an option is wrong or unknown, or the body is async.
+    """
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(self, function: F, /, **options: Unpack[ResumableOptions]) -> F: ...
+    @overload
+    def __call__(self, **options: Unpack[ResumableOptions]) -> Callable[[F], F]: ...
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return _declared(arguments, options, caller_location(1), resumable=True)
+
+    def series(
+        self,
+        function: Callable[[Any, Any], Any],
+        *arguments: Any,
+        waits: Iterable[timedelta],
+        **options: Unpack[ResumableSeriesOptions],
+    ) -> Any:
+        """Declare one resumable step per wait, all with the same code: see ``step.series``."""
         return DeclaredStep(
-            function, options, caller_location(1), arguments=arguments, waits=waits, resumable=self._resumable
+            function, options, caller_location(1), arguments=arguments, waits=waits, resumable=True
         )
 
 
+def _declared(
+    arguments: tuple[Any, ...], options: Mapping[str, Any], location: Location, *, resumable: bool = False
+) -> DeclaredStep:
+    if len(arguments) == 1 and not isinstance(arguments[0], str):
+        function = arguments[0]
+        return DeclaredStep(function, options, _location_of(function) or location, resumable=resumable)
+    return _Pending(MISSING, options, location, arguments=arguments, resumable=resumable)
+
+
 step: StepDecorator = StepDecorator()
+resumable_step: ResumableStepDecorator = ResumableStepDecorator()
 
 
 def removed_step(*arguments: Any, **options: Any) -> Any:

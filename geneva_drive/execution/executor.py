@@ -27,7 +27,13 @@ from geneva_drive.definition.decisions import (
 from geneva_drive.events import Pending, precondition_checked
 from geneva_drive.execution import failing, handover, preconditions
 from geneva_drive.execution.handover import Candidate
-from geneva_drive.execution.performing import Ending, Performance, perform, row_of
+from geneva_drive.execution.performing import (
+    Ending,
+    Performance,
+    is_simulated_death,
+    perform,
+    row_of,
+)
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import errors, outbox, transitions
 from geneva_drive.lifecycle.applying import apply_decision
@@ -103,7 +109,7 @@ def run(performance: Performance, runner: Runner) -> int:
             if current.definition is not None and current.definition.atomic and current.error is None:
                 following, ending = _perform_atomic(current, runner)
             else:
-                ending = perform(current)
+                ending = perform(current, runner)
                 _point("performed")
                 following = finalize(current, ending, runner)
             _point("finalized")
@@ -300,7 +306,7 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
         if handed is not None:
             return handed.following
     # After an exception nothing is claimed: the runner may get to see it, and must not hold anything then.
-    go_on = ending.error is None
+    go_on = ending.error is None and not decision.gives_way
     try:
         return _finalize(performance, decision, runner, go_on=go_on)
     except DatabaseError as error:
@@ -410,7 +416,7 @@ def _perform_atomic(performance: Performance, runner: Runner) -> tuple[Performan
     try:
         with transaction.atomic(using=using):
             write_first(Workflow, performance.workflow_pk, using)
-            ending = perform(performance)
+            ending = perform(performance, runner)
             if ending.error is not None:
                 raise ending.error
             if connections[using].needs_rollback:
@@ -429,7 +435,7 @@ def _perform_atomic(performance: Performance, runner: Runner) -> tuple[Performan
         pending.send()
         return None, Ending()
     except BaseException as error:
-        if _is_simulated(error):
+        if is_simulated_death(error):
             raise
         failed = Ending(error=error)
         return finalize(performance, failed, runner), failed
@@ -450,10 +456,6 @@ def _finalize_atomic(
         logger.exception("What follows execution %s could not be prepared.", performance.execution.pk)
         pending.clear()
         return _finalize_locked(performance, decision, runner, pending, go_on=False)
-
-
-def _is_simulated(error: BaseException) -> bool:
-    return getattr(error, "simulates_death", False) is True
 
 
 # -- giving back

@@ -2,7 +2,7 @@
 
 The portable way is ``executor``'s: lock, fence, end, look at the preconditions, insert the next row already
 claimed. Where the database can write and return in one statement, plain steps take the short way here. A
-step is plain when its class has no ``cancel_if``, it has no condition and no gate, and its hero is there.
+step is plain when its class has no ``cancel_if``, it has no condition, gate or cursor, and its hero is there.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
 
 
 def _is_plain(cls: type[Workflow], definition: StepDefinition) -> bool:
-    return not cls._geneva.cancel_conditions and not definition.conditional
+    return not cls._geneva.cancel_conditions and not definition.conditional and not definition.resumable
 
 
 class _NoHeroNeeded:

@@ -16,15 +16,18 @@ from django.db import connections
 from geneva_drive.definition import flow
 from geneva_drive.events import step_performed
 from geneva_drive.exceptions import InvalidStateError
+from geneva_drive.execution.checkpoints import Checkpoints
+from geneva_drive.execution.iteration import Iteration, Limits
 from geneva_drive.logs import StepLogger, about
 
 if TYPE_CHECKING:
     from geneva_drive.definition.steps import StepDefinition
     from geneva_drive.execution.failing import Failure
+    from geneva_drive.execution.runner import Runner
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["Ending", "Performance", "handle", "perform", "row_of"]
+__all__ = ["Ending", "Performance", "handle", "is_simulated_death", "perform", "row_of"]
 
 logger = logging.getLogger("geneva_drive.step")
 
@@ -64,6 +67,11 @@ class Performance:
     @property
     def workflow_pk(self) -> Any:
         return self.execution.workflow_id
+
+    def forget_failures(self) -> None:
+        """A loop has got further: what failed before does not count any more."""
+        self.execution.crashes = 0
+        self.reattempts = 0
 
     def as_claimed(self) -> Workflow:
         """Return another instance, as the row was when it was claimed."""
@@ -106,18 +114,25 @@ class _Context:
         return StepLogger(logger, about(self._workflow, self.execution))
 
     def leave(self, how: str, **arguments: Any) -> NoReturn:
-        where = f"{self._workflow}, step {self.execution.step_name}"
+        self.check_outside_of_blocks(how)
+        if how == "suspend" and not self._resumable:
+            raise InvalidStateError(f"{self.where}: suspend() is for resumable steps. Use reattempt(wait=…).")
+        raise _CONTROLS[how](**arguments)
+
+    @property
+    def where(self) -> str:
+        return f"{self._workflow}, step {self.execution.step_name}"
+
+    def check_outside_of_blocks(self, how: str) -> None:
+        """Refuse what may leave the step, where it would roll back a block of the step's own."""
         if not self.in_body:
-            raise InvalidStateError(f"{where}: {how}() was called in a hook. Call it in the step.")
+            raise InvalidStateError(f"{self.where}: {how}() was called in a hook. Call it in the step.")
         for alias, depth in _open_blocks().items():
             if depth > self._outer_blocks.get(alias, 0):
                 raise InvalidStateError(
-                    f"{where}: {how}() was called inside a transaction.atomic() block on {alias!r}, which it "
-                    "would roll back. Decide inside the block, call it after the block."
+                    f"{self.where}: {how}() was called inside a transaction.atomic() block on {alias!r}, "
+                    "which it would roll back. Decide inside the block, call it after the block."
                 )
-        if how == "suspend" and not self._resumable:
-            raise InvalidStateError(f"{where}: suspend() is for resumable steps. Use reattempt(wait=…).")
-        raise _CONTROLS[how](**arguments)
 
 
 def _open_blocks() -> dict[str, int]:
@@ -127,7 +142,7 @@ def _open_blocks() -> dict[str, int]:
     }
 
 
-def perform(performance: Performance) -> Ending:
+def perform(performance: Performance, runner: Runner) -> Ending:
     """Run the body with its hooks. Whatever it raises is returned, never raised."""
     if performance.error is not None:
         return Ending(error=performance.error)
@@ -136,9 +151,11 @@ def perform(performance: Performance) -> Ending:
     workflow._step = context
     began = time.perf_counter()
     try:
-        control = _run(performance, context)
+        control = _run(performance, runner, context)
         ending = Ending(control=control)
-    except BaseException as error:  # noqa: BLE001 - recorded, then raised again by the executor
+    except BaseException as error:  # recorded, then raised again by the executor
+        if is_simulated_death(error):
+            raise
         ending = Ending(error=error)
     finally:
         workflow._step = None
@@ -151,6 +168,11 @@ def perform(performance: Performance) -> Ending:
             error=ending.error or ending.control,
         )
     return ending
+
+
+def is_simulated_death(error: BaseException) -> bool:
+    """Whether the testing kit lets the process die here: nothing may be written on the way out."""
+    return getattr(error, "simulates_death", False) is True
 
 
 def handle(performance: Performance, handler: Any, error: BaseException) -> flow.FlowControl | None:
@@ -183,30 +205,30 @@ def handle(performance: Performance, handler: Any, error: BaseException) -> flow
     return None
 
 
-def _run(performance: Performance, context: _Context) -> flow.FlowControl | None:
+def _run(performance: Performance, runner: Runner, context: _Context) -> flow.FlowControl | None:
     workflow, execution = performance.workflow, performance.execution
     hooks = type(workflow)._geneva.hooks
     if not hooks:
-        return _body(performance, context)
+        return _body(performance, runner, context)
     if "around_step" in hooks:
         with workflow.around_step(execution):
-            return _between_hooks(performance, context, hooks)
-    return _between_hooks(performance, context, hooks)
+            return _between_hooks(performance, runner, context, hooks)
+    return _between_hooks(performance, runner, context, hooks)
 
 
 def _between_hooks(
-    performance: Performance, context: _Context, hooks: frozenset[str]
+    performance: Performance, runner: Runner, context: _Context, hooks: frozenset[str]
 ) -> flow.FlowControl | None:
     workflow, execution = performance.workflow, performance.execution
     if "before_step" in hooks:
         workflow.before_step(execution)
-    control = _body(performance, context)
+    control = _body(performance, runner, context)
     if "after_step" in hooks:
         workflow.after_step(execution)
     return control
 
 
-def _body(performance: Performance, context: _Context) -> flow.FlowControl | None:
+def _body(performance: Performance, runner: Runner, context: _Context) -> flow.FlowControl | None:
     """Run the body; flow control is caught here, so that no hook can swallow it."""
     definition = performance.definition
     assert definition is not None
@@ -215,7 +237,10 @@ def _body(performance: Performance, context: _Context) -> flow.FlowControl | Non
     context._outer_blocks = _open_blocks()
     context.in_body = True
     try:
-        _call(function, performance)
+        if definition.resumable:
+            _run_resumable(function, performance, runner, context)
+        else:
+            _call(function, performance)
     except BaseException as error:
         control = flow.unwrap(error)
         if control is None:
@@ -224,6 +249,27 @@ def _body(performance: Performance, context: _Context) -> flow.FlowControl | Non
     finally:
         context.in_body = False
     return None
+
+
+def _run_resumable(function: Any, performance: Performance, runner: Runner, context: _Context) -> None:
+    assert performance.definition is not None
+    checkpoints = Checkpoints(performance.execution, performance.token)
+    limits = Limits.of(performance.definition, runner)
+    iteration = Iteration(
+        performance.execution,
+        checkpoints,
+        limits,
+        context.where,
+        context.check_outside_of_blocks,
+        performance.forget_failures,
+    )
+    try:
+        function(iteration)
+    except BaseException as error:
+        if not is_simulated_death(error):
+            iteration.close()
+        raise
+    iteration.close()
 
 
 def _call(function: Any, performance: Performance, *arguments: Any) -> None:

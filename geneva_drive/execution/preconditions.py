@@ -23,11 +23,12 @@ from geneva_drive.definition.decisions import (
     ErrorRecord,
     decide_error,
 )
-from geneva_drive.exceptions import StepNotDefinedError, WorkflowNotDefinedError
+from geneva_drive.exceptions import PayloadError, StepNotDefinedError, WorkflowNotDefinedError
 from geneva_drive.execution import timeouts
 from geneva_drive.lifecycle import errors, signaling
 from geneva_drive.lifecycle.locking import is_conflict
 from geneva_drive.lifecycle.reading import read_only
+from geneva_drive.serialization import find_unreadable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -91,6 +92,10 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
         return found
     if definition is None:
         return put_off(execution, now, errors.record(StepNotDefinedError(_undefined(workflow, execution))))
+    if definition.resumable and (unreadable := find_unreadable(execution.cursor)) is not None:
+        # Newer code may have written it, and can read it.
+        error = PayloadError(f"{workflow}, cursor of {definition.name!r}: {unreadable.reason}")
+        return put_off(execution, now, errors.record(error))
     return Proceed(definition)
 
 

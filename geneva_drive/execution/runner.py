@@ -23,6 +23,10 @@ class Runner:
     process_id: UUID | None = None
     #: The exception of a step that was raised last. It has been logged.
     raised: BaseException | None = None
+    #: Items after which a resumable step stops here, beside what the step says. For the testing kit.
+    most_iterations: int | None = None
+    #: Whether the limits that a resumable step sets itself count. For the testing kit.
+    honours_limits: bool = True
 
     def __init__(self, *, straight_on: bool | None = None) -> None:
         self._straight_on = straight_on
@@ -35,6 +39,10 @@ class Runner:
     def may_begin(self) -> bool:
         """Whether a body may be begun: not by a process that missed its lease."""
         return True
+
+    def should_stop(self) -> bool:
+        """Whether this process is shutting down: a resumable step stops at its next item."""
+        return False
 
     def hold(self, token: UUID) -> None:
         """Note that a thread of this process holds the execution with this token."""

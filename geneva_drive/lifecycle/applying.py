@@ -105,7 +105,17 @@ def _build(
         held=held,
         # Another attempt at the same step sees the same signal.
         signal_id=execution.signal_id if same else None,
+        continues=execution if _goes_on_from(execution, following, decision) else None,
     )
+
+
+def _goes_on_from(execution: StepExecution, following: StepDefinition, decision: Decision) -> bool:
+    """Whether a resumable step is to go on where this execution stopped."""
+    if decision.then is not Then.SAME or decision.rewind:
+        return False
+    if execution.step_name not in (following.name, *following.formerly):
+        return False  # it was buried meanwhile, and another one follows
+    return decision.gives_way or scheduling.is_begun(execution)
 
 
 def _following(workflow: Workflow, execution: StepExecution, decision: Decision) -> StepDefinition | None:

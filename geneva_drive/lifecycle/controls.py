@@ -16,8 +16,14 @@ from geneva_drive.events import Pending
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
 from geneva_drive.lifecycle import outbox, scheduling, settling, signaling, transitions
 from geneva_drive.lifecycle.applying import apply_decision
-from geneva_drive.lifecycle.locking import alias_of, in_transaction, lock_active_execution, lock_workflow
-from geneva_drive.states import ENDED, ExecutionState, WorkflowState
+from geneva_drive.lifecycle.locking import (
+    alias_of,
+    in_transaction,
+    lock_active_execution,
+    lock_latest_execution,
+    lock_workflow,
+)
+from geneva_drive.states import ENDED, ExecutionState, Outcome, WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +47,7 @@ def pause(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str)
         if locked.state == WorkflowState.PERFORMING:
             if locked.pause_requested_at is None:
                 transitions.request_pause(locked, now=now)
+                _mark_in_flight(locked, stop=True)
             return
         if locked.state != WorkflowState.READY:
             raise _wrong_state(locked, "paused", "a ready or performing")
@@ -59,6 +66,7 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
     def act(locked: Workflow, now: datetime, pending: Pending) -> StepExecution | None:
         if locked.state == WorkflowState.PERFORMING and locked.pause_requested_at is not None:
             transitions.request_pause(locked, now=None)
+            _mark_in_flight(locked, stop=False)
             return None
         if locked.state != WorkflowState.PAUSED:
             raise _wrong_state(locked, "resumed", "a paused")
@@ -79,7 +87,7 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
         if pointed_at is not None and pointed_at.removed:
             settling.settle_passed_over(locked, pointed_at.name, pointed_at, now=now)
             pointed_at = locked.steps.next_after(pointed_at.name)
-        return _go_on_at(locked, pointed_at, now, pending)
+        return _go_on_at(locked, pointed_at, now, pending, continues=_interrupted(locked, pointed_at))
 
     _control(workflow, "resume", act, by=by, reason=reason)
 
@@ -134,8 +142,11 @@ def cancel(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
         if locked.state in ENDED:
             raise _wrong_state(locked, "canceled", "an ongoing")
         execution = lock_active_execution(locked)
-        # One in flight keeps its row until its body ends: whoever runs it closes it as canceled.
-        if execution is not None and execution.state != ExecutionState.IN_PROGRESS:
+        if execution is not None and execution.state == ExecutionState.IN_PROGRESS:
+            # One in flight keeps its row until its body ends: whoever runs it closes it as canceled.
+            transitions.hold(execution)
+            transitions.flush(execution)
+        elif execution is not None:
             transitions.end(execution, CANCELED_MEANWHILE, now=now)
             transitions.flush(execution)
             transitions.finalized(locked, execution, pending)
@@ -151,6 +162,7 @@ def _go_on_at(
     pending: Pending,
     *,
     wait: timedelta | None = _NO_WAIT,
+    continues: StepExecution | None = None,
 ) -> StepExecution | None:
     """Schedule a step of a workflow that has no active execution, or finish it."""
     state = WorkflowState.READY if definition is not None else WorkflowState.FINISHED
@@ -158,9 +170,32 @@ def _go_on_at(
     transitions.move(locked, state, now=now, next_step_name=name, pending=pending)
     if definition is None:
         return None
-    execution = scheduling.build(locked, definition, now=now, wait=wait)
+    execution = scheduling.build(locked, definition, now=now, wait=wait, continues=continues)
     transitions.flush(execution)
     return execution
+
+
+def _mark_in_flight(locked: Workflow, *, stop: bool) -> None:
+    """Let the execution in flight know, on its own row, that it is to stop or to go on after all.
+
+    A resumable step meets the mark in the statement that writes its cursor, without looking anywhere else.
+    """
+    execution = lock_active_execution(locked)
+    if execution is not None:
+        (transitions.hold if stop else transitions.unhold)(execution)
+        transitions.flush(execution)
+
+
+def _interrupted(locked: Workflow, definition: StepDefinition | None) -> StepExecution | None:
+    """Return the last execution if it is one that a resumable step goes on from."""
+    if definition is None or not definition.resumable:
+        return None
+    latest = lock_latest_execution(locked)
+    if latest is None or latest.outcome in (Outcome.SUCCESS, Outcome.SKIPPED):
+        return None
+    if not scheduling.is_begun(latest):
+        return None
+    return latest if latest.step_name in (definition.name, *definition.formerly) else None
 
 
 def _control(

@@ -31,6 +31,7 @@ __all__ = [
     "lock_active_execution",
     "lock_attempts_with_signal",
     "lock_execution",
+    "lock_latest_execution",
     "lock_signals",
     "lock_workflow",
     "may_pass",
@@ -92,6 +93,12 @@ def lock_active_execution(workflow: Workflow) -> StepExecution | None:
     return execution
 
 
+def lock_latest_execution(workflow: Workflow) -> StepExecution | None:
+    """Lock the last execution of a locked workflow, whatever its state."""
+    execution: StepExecution | None = _locked(workflow).order_by("-pk").first()
+    return execution
+
+
 def lock_attempts_with_signal(workflow: Workflow, names: list[str]) -> list[Any]:
     """Return the keys of the signals that executions of these steps of a locked workflow were given."""
     rows = _locked(workflow).filter(step_name__in=names, signal_id__isnull=False)
@@ -110,10 +117,9 @@ def lock_signals(workflow: Workflow) -> QuerySet[Signal]:
 
 def _locked(workflow: Workflow) -> Any:
     using = alias_of(workflow)
-    # Errors can be long and are never decided upon.
-    rows = workflow.executions.db_manager(using).defer(
-        "active_workflow", "error_message", "error_traceback", "cursor"
-    )
+    # Errors can be long and are never decided upon. The cursor is read along, under the lock: the next
+    # execution of a resumable step gets it.
+    rows = workflow.executions.db_manager(using).defer("active_workflow", "error_message", "error_traceback")
     if connections[using].features.has_select_for_update:
         # A locking read: under repeatable read a plain one would still see the state before the lock.
         rows = rows.select_for_update()

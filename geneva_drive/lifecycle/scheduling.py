@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["build", "first_step"]
+__all__ = ["build", "first_step", "is_begun"]
 
 
 @cache
@@ -41,6 +41,7 @@ def build(
     held: bool = False,
     signal_id: Any = None,
     notes: dict[str, Any] | None = None,
+    continues: StepExecution | None = None,
 ) -> StepExecution:
     """Make the next execution of a locked workflow, not yet written.
 
@@ -54,6 +55,8 @@ def build(
         How many of each, in a row, there were of this step before this attempt.
     signal_id
         The key of the signal that an attempt before it had, for another attempt at the same step.
+    continues
+        The locked execution of the same step that a resumable one goes on from.
 
     Raises
     ------
@@ -89,7 +92,17 @@ def build(
         created_at=clock.local(now),
     )
     execution._state.db = workflow._state.db
+    if continues is not None and definition.resumable:
+        execution.continues_from_id = continues.pk
+        execution.cursor = continues.cursor
+        execution.iterations = continues.iterations
+        execution.iterations_total = continues.iterations_total
     return execution
+
+
+def is_begun(execution: StepExecution) -> bool:
+    """Whether there is anything to go on from: a first attempt that failed at once was no beginning."""
+    return execution.cursor is not None or execution.continues_from_id is not None
 
 
 def first_step(workflow: Workflow) -> StepDefinition | None:

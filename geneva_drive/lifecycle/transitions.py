@@ -47,6 +47,7 @@ __all__ = [
     "reschedule",
     "touch",
     "unbegin",
+    "unhold",
     "wake",
 ]
 
@@ -196,8 +197,16 @@ def request_pause(workflow: Workflow, *, now: datetime | None) -> None:
 
 
 def hold(execution: StepExecution) -> None:
-    """Take a scheduled or waiting execution of a paused workflow out of the scans' sight."""
+    """Take a scheduled or waiting execution of a paused workflow out of the scans' sight.
+
+    On one in progress it is the mark that a pause or cancel waits for it: its next checkpoint stops there.
+    """
     _change(execution, held=True)
+
+
+def unhold(execution: StepExecution) -> None:
+    """Take back the mark on an execution in progress."""
+    _change(execution, held=False)
 
 
 def release(execution: StepExecution, *, now: datetime) -> None:

@@ -41,7 +41,8 @@ class StepExecution(models.Model):
     queue = IdentifierField(max_length=100)
     priority = models.IntegerField(default=0, db_default=0, help_text=_("Lower runs first."))
     scheduled_for = UTCDateTimeField()
-    # Set while the workflow is paused, so that the claim's index range holds only what may run.
+    # Set while the workflow is paused, so that the claim's index range holds only what may run; in progress,
+    # while a pause or cancel waits for its end, which a resumable step meets at its next checkpoint.
     held = models.BooleanField(default=False, db_default=False)
     started_at = UTCDateTimeField(null=True, blank=True)
     finished_at = UTCDateTimeField(null=True, blank=True)

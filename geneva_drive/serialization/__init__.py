@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from geneva_drive.serialization.decoding import decode, loads
 from geneva_drive.serialization.encoding import MAX_DEPTH, MAX_KEY_BYTES, dumps, encode, has_tags, to_text
-from geneva_drive.serialization.standins import ModelReference, Unreadable
+from geneva_drive.serialization.standins import ModelReference, Unreadable, find_unreadable
 
 __all__ = [
     "MAX_DEPTH",
@@ -24,6 +24,7 @@ __all__ = [
     "decode",
     "dumps",
     "encode",
+    "find_unreadable",
     "has_tags",
     "loads",
     "to_text",

@@ -10,7 +10,7 @@ from django.utils.functional import SimpleLazyObject
 
 from geneva_drive.exceptions import PayloadError
 
-__all__ = ["ModelReference", "Unreadable"]
+__all__ = ["ModelReference", "Unreadable", "find_unreadable"]
 
 
 class ModelReference(SimpleLazyObject):  # type: ignore[type-arg]
@@ -90,3 +90,15 @@ class Unreadable:
 
     def __repr__(self) -> str:
         return f"<Unreadable: {self.reason}>"
+
+
+def find_unreadable(value: Any) -> Unreadable | None:
+    """Return the first part of a value that cannot be read, or None."""
+    # By type(): asking a reference for its class would fetch the row.
+    if type(value) is Unreadable:
+        return value
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) not in (list, tuple, set):
+        return None
+    return next((found for item in value if (found := find_unreadable(item)) is not None), None)

@@ -300,6 +300,9 @@ class _WorkerRunner(Runner):
     def may_begin(self) -> bool:
         return not self._worker._stopping.is_set() and self._worker.heartbeat.is_alive()
 
+    def should_stop(self) -> bool:
+        return self._worker._stopping.is_set()
+
     def hold(self, token: UUID) -> None:
         self._has_place = False
         self._worker._count_body()

@@ -1,0 +1,398 @@
+"""What the body of a resumable step receives: an iteration, whose cursor survives whatever interrupts it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from django.db.models import QuerySet
+
+from geneva_drive import clock
+from geneva_drive.conf import settings
+from geneva_drive.definition import flow
+from geneva_drive.exceptions import InvalidStateError
+from geneva_drive.execution.checkpoints import Answer, Checkpoints
+from geneva_drive.execution.paging import Pages
+from geneva_drive.serialization import dumps
+
+if TYPE_CHECKING:
+    from django.db.models import Manager, Model
+
+    from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.execution.runner import Runner
+    from geneva_drive.models.step_execution import StepExecution
+
+    M = TypeVar("M", bound=Model)
+else:
+    M = TypeVar("M")
+T = TypeVar("T")
+
+__all__ = ["PAGE_SIZE", "Iteration", "Limits"]
+
+logger = logging.getLogger("geneva_drive.step")
+
+PAGE_SIZE = 500
+"""Rows that one query of ``iterate_queryset`` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When one execution of a loop has to give way, and how often it writes its cursor.
+
+    ``checkpoint_every`` is a number of items or a duration. ``max_runtime`` counts from when the body began.
+    """
+
+    should_stop: Callable[[], bool]
+    max_iterations: int | None = None
+    max_runtime: timedelta | None = None
+    checkpoint_every: int | timedelta = 1
+
+    @classmethod
+    def of(cls, definition: StepDefinition, runner: Runner) -> Limits:
+        """Return the limits of a step and of who runs it; the smaller number of items counts."""
+        own = definition.max_iterations if runner.honours_limits else None
+        most = min((each for each in (own, runner.most_iterations) if each is not None), default=None)
+        runtime = definition.max_runtime if runner.honours_limits else None
+        return cls(runner.should_stop, most, runtime, definition.checkpoint_every)
+
+
+class Iteration:
+    """A loop with a cursor: where it stands, what it has done, and when to stop.
+
+    One step has one cursor. Either move it with `set` or `advance`, or let one of `iterate`,
+    `iterate_queryset` and `iterate_batches` do so. Each item that is done is counted and, as often as
+    ``checkpoint_every`` says, written. When the loop has to stop (``max_iterations``, ``max_runtime``, a
+    worker that shuts down, a workflow that was paused or canceled) the item just done is written and the
+    execution ends there; another one goes on from the cursor.
+
+    Attributes
+    ----------
+    resumed
+        Whether this execution goes on from an earlier one.
+    iterations
+        Items done, in this execution and in those that it goes on from.
+    """
+
+    def __init__(
+        self,
+        execution: StepExecution,
+        checkpoints: Checkpoints,
+        limits: Limits,
+        where: str,
+        check_outside_of_blocks: Callable[[str], None],
+        note_progress: Callable[[], None],
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._limits = limits
+        self._where = where
+        self._check_outside_of_blocks = check_outside_of_blocks
+        self._note_progress = note_progress
+        self._began = self._written_at = clock.stopwatch()
+        self._cursor = execution.cursor
+        self._stored = self._encode(execution.cursor)
+        self._total = execution.iterations_total
+        self._done_here = 0
+        self._unwritten = 0
+        self._is_dirty = False
+        self._loop: str | None = None
+        self.resumed = execution.continues_from_id is not None
+        self.iterations = execution.iterations
+
+    def __repr__(self) -> str:
+        return f"<Iteration: {self._where}, cursor {self._cursor!r}, {self.iterations} done>"
+
+    # -- where the loop stands
+
+    @property
+    def cursor(self) -> Any:
+        """What was set last, in this execution or in an earlier one; None at the beginning."""
+        return self._cursor
+
+    @property
+    def advanced(self) -> bool:
+        """Whether an item was done in this execution."""
+        return self._done_here > 0
+
+    @property
+    def total(self) -> int | None:
+        """The number of items in all, for those who watch; None when nobody knows.
+
+        May be set, and is written with the next checkpoint. ``iterate`` sets it by itself.
+        """
+        return self._total
+
+    @total.setter
+    def total(self, value: int | None) -> None:
+        if value is not None and (not _is_integer(value) or value < 0):
+            raise TypeError(f"{self._where}: total={value!r} is not a number of items.")
+        self._is_dirty = self._is_dirty or value != self._total
+        self._total = value
+
+    # -- moving the cursor by hand
+
+    def set(self, value: Any) -> None:
+        """Note that an item is done and that the loop goes on from `value`. May end the execution.
+
+        Parameters
+        ----------
+        value
+            Of any type that a payload may have; at most ``MAX_CURSOR_BYTES`` as JSON.
+
+        Raises
+        ------
+        PayloadError
+            The value cannot be stored.
+        InvalidStateError
+            Called inside a ``transaction.atomic()`` block of the step, or inside ``iterate…()``.
+        """
+        self._check_moved_by_hand("set")
+        self._finish_item(value)
+
+    def advance(self) -> None:
+        """Add one to the cursor, which counts what is done: ``set(cursor + 1)``; None counts as zero.
+
+        Raises
+        ------
+        TypeError
+            The cursor is no integer.
+        """
+        self._check_moved_by_hand("advance")
+        self._finish_item(self._count("advance") + 1)
+
+    def checkpoint(self) -> None:
+        """Write the cursor now, whatever ``checkpoint_every`` says, and stop here if the loop has to.
+
+        Nothing is counted as done by it. Inside ``iterate…()`` the item in hand would be repeated.
+        """
+        self._check_outside_of_blocks("checkpoint")
+        reason = self._reason_to_stop()
+        self._write()
+        if reason is not None:
+            raise flow.Suspend(reason=reason)
+
+    def skip_to(self, value: Any, wait: timedelta | None = None) -> NoReturn:
+        """End this execution; another one goes on from `value`, after `wait`. Counts no item as done.
+
+        Parameters
+        ----------
+        value
+            As for `set`. For a queryset: the key after which it goes on. For a sequence: the index from
+            which.
+        wait
+            A timedelta from zero. Default: at once, behind other work that is due.
+        """
+        self._check_outside_of_blocks("skip_to")
+        suspend = flow.Suspend(wait=wait, reason="skip_to")
+        self._move(value)
+        self._write()
+        raise suspend
+
+    # -- letting a loop move it
+
+    def iterate(self, sequence: Sequence[T]) -> Iterator[T]:
+        """Yield the items of a list, tuple, range or the like that are not done yet.
+
+        The cursor is the number of items done, so the sequence has to have the same items in the same order
+        in each execution; at its end it may grow.
+        """
+        self._begin_loop("iterate")
+        if not _is_sequence(sequence):
+            raise TypeError(
+                f"{self._where}: iterate() takes a sequence (a list, a tuple, a range), not a "
+                f"{type(sequence).__name__}. For a queryset use iterate_queryset(); else list() or sorted()."
+            )
+        begin = self._count("iterate")
+        self.total = len(sequence)
+        return self._iterate(sequence, begin)
+
+    def _iterate(self, sequence: Sequence[T], begin: int) -> Iterator[T]:
+        for index in range(begin, len(sequence)):
+            yield sequence[index]
+            self._finish_item(index + 1, is_last=index + 1 == len(sequence))
+        self._loop = _DONE
+
+    def iterate_queryset(
+        self,
+        queryset: QuerySet[M] | Manager[M],
+        cursor: str | Sequence[str] | None = None,
+        *,
+        total: bool = False,
+        page_size: int = PAGE_SIZE,
+    ) -> Iterator[M]:
+        """Yield the rows that are not done yet, read page by page, so that memory stays flat.
+
+        Parameters
+        ----------
+        queryset
+            Of model instances, not sliced. Each page is a query of its own, so that no transaction and no
+            server-side cursor is open between items, and rows that are added behind the cursor are met.
+        cursor
+            Name or names of columns to go along, ``"-created_at"`` for descending ones. They need not be
+            unique: ties are broken by the primary key. Default: the order of the queryset, if it has one,
+            else the primary key. Do not go along what the loop changes.
+        total
+            Whether to count the rows, once, for those who watch.
+        page_size
+            Rows per query.
+
+        Raises
+        ------
+        TypeError
+            The queryset cannot be read in pages; the message says why.
+        InvalidStateError
+            The cursor is one of another loop.
+        """
+        self._begin_loop("iterate_queryset")
+        pages = Pages.of(queryset, cursor, page_size, self._where)
+        self._find_total(pages, total, 1)
+        return self._iterate_queryset(pages)
+
+    def _iterate_queryset(self, pages: Pages[M]) -> Iterator[M]:
+        for row, key, is_last in pages.rows_after(self._cursor):
+            yield row
+            self._finish_item(key, is_last=is_last)
+        self._loop = _DONE
+
+    def iterate_batches(
+        self,
+        queryset: QuerySet[M] | Manager[M],
+        size: int,
+        cursor: str | Sequence[str] | None = None,
+        *,
+        total: bool = False,
+    ) -> Iterator[QuerySet[M]]:
+        """Yield querysets of `size` rows each, for ``update()``, ``delete()`` or any other use of them.
+
+        A batch is the queryset that was given, narrowed to the keys of its rows: one that ceases to match
+        before the batch is used is left alone. One batch counts as one item. For the parameters see
+        `iterate_queryset`.
+        """
+        self._begin_loop("iterate_batches")
+        pages = Pages.of(queryset, cursor, size, self._where)
+        self._find_total(pages, total, size)
+        return self._iterate_batches(pages)
+
+    def _iterate_batches(self, pages: Pages[M]) -> Iterator[QuerySet[M]]:
+        for batch, key, is_last in pages.batches_after(self._cursor):
+            yield batch
+            self._finish_item(key, is_last=is_last)
+        self._loop = _DONE
+
+    # -- for the executor
+
+    def close(self) -> None:
+        """Write what is not written yet, when the body has ended in whatever way. Raises nothing."""
+        if not (self._is_dirty or self._unwritten):
+            return
+        try:
+            self._record()
+        except Exception:
+            # What was written before stands, and the end of the execution is recorded all the same.
+            logger.exception("%s: the last items could not be noted as done.", self._where)
+
+    # -- inside
+
+    def _finish_item(self, value: Any, *, is_last: bool = False) -> None:
+        self._check_outside_of_blocks("set")
+        self._move(value)
+        self.iterations += 1
+        self._done_here += 1
+        self._unwritten += 1
+        # After the last item there is nothing to go on with: the step is done.
+        reason = None if is_last else self._reason_to_stop()
+        if reason is not None or self._is_due():
+            self._write(is_last=is_last)
+        if reason is not None:
+            raise flow.Suspend(reason=reason)
+
+    def _move(self, value: Any) -> None:
+        # Encoded at once: it shall be refused where it is set, and be what it was then.
+        self._stored = self._encode(value)
+        self._cursor = value
+        self._is_dirty = True
+
+    def _encode(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        return dumps(value, limit=settings.MAX_CURSOR_BYTES, what=f"{self._where}: cursor")
+
+    def _is_due(self) -> bool:
+        every = self._limits.checkpoint_every
+        if isinstance(every, int):
+            return self._unwritten >= every
+        return clock.stopwatch() - self._written_at >= every.total_seconds()
+
+    def _reason_to_stop(self) -> str | None:
+        """Why this process has to stop here; never before an item is done."""
+        limits = self._limits
+        if not self._done_here:
+            return None
+        if limits.max_iterations is not None and self._done_here >= limits.max_iterations:
+            return "max_iterations"
+        if limits.max_runtime is not None and (
+            clock.stopwatch() - self._began >= limits.max_runtime.total_seconds()
+        ):
+            return "max_runtime"
+        return "shutdown" if limits.should_stop() else None
+
+    def _write(self, *, is_last: bool = False) -> None:
+        answer = self._record()
+        self._unwritten = 0
+        self._is_dirty = False
+        if not isinstance(self._limits.checkpoint_every, int):
+            self._written_at = clock.stopwatch()
+        if answer is Answer.FENCED or (answer is Answer.STOP and not is_last):
+            # Fenced: the end of the execution will find that out too, and write nothing.
+            raise flow.Suspend(reason=answer.value)
+
+    def _record(self) -> Answer:
+        answer = self._checkpoints.write(self._stored, self.iterations, self._total, progressed=self.advanced)
+        if self.advanced and answer is not Answer.FENCED:
+            self._note_progress()
+        return answer
+
+    def _check_moved_by_hand(self, how: str) -> None:
+        if self._loop not in (None, _DONE):
+            raise InvalidStateError(
+                f"{self._where}: {how}() was called inside {self._loop}(), which moves the cursor by itself."
+            )
+
+    def _begin_loop(self, name: str) -> None:
+        if self._loop is not None:
+            raise InvalidStateError(
+                f"{self._where}: {name}() is the second loop over one cursor. Make it a step of its own."
+            )
+        self._loop = name
+
+    def _count(self, how: str) -> int:
+        if self._cursor is None:
+            return 0
+        if not _is_integer(self._cursor) or self._cursor < 0:
+            raise TypeError(
+                f"{self._where}: {how}() counts items, and the cursor is {self._cursor!r}. Use set(value), "
+                "or start from the beginning: reattempt(rewind=True), or resume_at() by hand."
+            )
+        return int(self._cursor)
+
+    def _find_total(self, pages: Pages[Any], wanted: bool, size: int) -> None:
+        if wanted and self._total is None:
+            rows = pages.count_after(self._cursor)
+            self.total = self.iterations + -(-rows // size)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_sequence(value: Any) -> bool:
+    # Not by class: numpy's arrays and Django's paginators are as good as lists. A queryset is read anew at
+    # each index, and a mapping has no order to count along.
+    if isinstance(value, QuerySet) or hasattr(value, "keys"):
+        return False
+    return hasattr(value, "__getitem__") and hasattr(value, "__len__")
+
+
+_DONE = "done"

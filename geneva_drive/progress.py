@@ -1,0 +1,134 @@
+"""How far a loop is, and which executions make up one run of a step: for those who watch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from geneva_drive import clock
+from geneva_drive.models.step_execution import StepExecution
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = ["Chain", "Progress", "chains", "history", "progress"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a loop is.
+
+    Attributes
+    ----------
+    iterations
+        Items done. As of the last checkpoint.
+    total
+        Items in all; None when nobody knows.
+    worked
+        How long executions have run for it, without the waits between them.
+    """
+
+    iterations: int
+    total: int | None
+    worked: timedelta
+
+    @property
+    def share(self) -> float | None:
+        """What is done of all, from 0 to 1; None without a total."""
+        if self.total is None:
+            return None
+        # A total is counted once, and rows may be added meanwhile.
+        return min(1.0, self.iterations / self.total) if self.total else 1.0
+
+    @property
+    def rate(self) -> float | None:
+        """Items per second of work; None before there is anything to tell from."""
+        seconds = self.worked.total_seconds()
+        return self.iterations / seconds if self.iterations and seconds > 0 else None
+
+    @property
+    def remaining(self) -> timedelta | None:
+        """How long the rest takes at this rate, without waits; None when that cannot be told."""
+        if self.total is None or self.rate is None:
+            return None
+        return timedelta(seconds=max(0, self.total - self.iterations) / self.rate)
+
+    def __str__(self) -> str:
+        done = f"{self.iterations:,}" if self.total is None else f"{self.iterations:,} of {self.total:,}"
+        return done if self.share is None else f"{done} ({self.share:.0%})"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Executions of which each goes on from the cursor of the one before: in history, they count as one.
+
+    Every other execution is a chain of its own.
+    """
+
+    executions: tuple[StepExecution, ...]
+
+    @property
+    def first(self) -> StepExecution:
+        return self.executions[0]
+
+    @property
+    def last(self) -> StepExecution:
+        """The one that says how the chain ended, or where it stands."""
+        return self.executions[-1]
+
+    @property
+    def step_name(self) -> str:
+        return str(self.last.step_name)
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far it is; None for what is no loop."""
+        if not _is_loop(self.last):
+            return None
+        worked = sum((_worked(each) for each in self.executions), timedelta(0))
+        return Progress(self.last.iterations, self.last.iterations_total, worked)
+
+
+def chains(executions: Iterable[StepExecution]) -> list[Chain]:
+    """Put the executions of one workflow together, in the order in which their chains began."""
+    found: dict[object, list[StepExecution]] = {}
+    first_of: dict[object, object] = {}
+    for execution in sorted(executions, key=lambda each: each.pk):
+        # What it goes on from may have been cleaned up, or not been asked for.
+        first = first_of.get(execution.continues_from_id, execution.pk)
+        first_of[execution.pk] = first
+        found.setdefault(first, []).append(execution)
+    return [Chain(tuple(chain)) for chain in found.values()]
+
+
+def history(workflow: Workflow) -> list[Chain]:
+    """Return what a workflow has done and is about to do, a loop counting as one, in one query."""
+    rows = StepExecution.objects.using(workflow._state.db).filter(workflow_id=workflow.pk)
+    return chains(rows.defer("cursor", "active_workflow", "error_message", "error_traceback"))
+
+
+def progress(workflow: Workflow) -> Progress | None:
+    """Return how far the loop is at which a workflow stands; None when it stands at none."""
+    last = max(history(workflow), key=lambda chain: chain.last.pk, default=None)
+    return last.progress if last is not None else None
+
+
+def _is_loop(execution: StepExecution) -> bool:
+    return bool(
+        execution.iterations
+        or execution.iterations_total is not None
+        or execution.continues_from_id is not None
+    )
+
+
+def _worked(execution: StepExecution) -> timedelta:
+    if execution.started_at is None:
+        return timedelta(0)
+    end: datetime = (
+        clock.utc(execution.finished_at) if execution.finished_at else clock.now(execution._state.db)
+    )
+    return max(timedelta(0), end - clock.utc(execution.started_at))
