@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.servers.binaries import STARTERS
+from tests.servers.login import server_version
 from tests.servers.processes import CannotStart
 
 DATABASE = "geneva_claims"
@@ -52,7 +53,7 @@ def main() -> int:
                 "GENEVA_BENCH_URL": f"{scheme}://{server.url.split('://')[1]}{DATABASE}",
             }
             _create_database(database, server.url)
-            print(f"\n{database} {server.found.version}", flush=True)
+            print(f"\n{database} {server_version(server.url)}", flush=True)
             flags = ["--plans"] if arguments.plans else []
             command = [sys.executable, "-m", "benchmarks.claims", "--child", "--rows", str(arguments.rows)]
             subprocess.run([*command, *flags], env=variables, check=True)
@@ -131,9 +132,9 @@ def ask(show_plans: bool) -> dict[str, tuple[float, int]]:
 def _claim_and_give_back() -> None:
     from geneva_drive.execution import executor
     from geneva_drive.execution.runner import Runner
-    from geneva_drive.worker.claiming import claim
+    from geneva_drive.worker.claiming import Buckets, claim
 
-    (performance,) = claim("default", None, 1, Runner())
+    (performance,) = claim("default", Buckets("default", None), 1, Runner())
     executor.give_back(performance)
 
 

@@ -51,11 +51,13 @@ class Buckets:
         self._known: list[tuple[int, str]] = []
         self._until = 0.0
 
-    def get(self) -> list[tuple[int, str]]:
-        if time.monotonic() >= self._until:
+    def get(self) -> tuple[list[tuple[int, str]], bool]:
+        """Return them, and whether they were remembered."""
+        remembered = time.monotonic() < self._until
+        if not remembered:
             self._known = buckets(self._using, self._queues)
             self._until = time.monotonic() + _REMEMBERED
-        return list(self._known)
+        return list(self._known), remembered
 
     def forget(self) -> None:
         """Believe nothing any more: it led nowhere."""
@@ -67,7 +69,7 @@ def claim(using: str, known: Buckets, limit: int, runner: Runner) -> Iterator[Pe
 
     Each is committed when it is yielded: whatever goes wrong later, it is there to be run.
     """
-    found = known.get()
+    found, remembered = known.get()
     # Queues of one priority take turns: a long one must not keep the others waiting.
     found.sort(key=lambda bucket: (bucket[0], random.random()))
     claimed = 0
@@ -83,6 +85,9 @@ def claim(using: str, known: Buckets, limit: int, runner: Runner) -> Iterator[Pe
                     return
     if not claimed:
         known.forget()
+        if remembered:
+            # What woke the worker may lie on a queue that is new: nobody wakes it for that again.
+            yield from claim(using, known, limit, runner)
 
 
 def is_anything_due(using: str, queues: list[str] | None) -> bool:

@@ -17,7 +17,7 @@ from geneva_drive.execution.performing import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.models import StepExecution, Workflow
 from geneva_drive.worker import claiming
-from geneva_drive.worker.claiming import is_anything_due
+from geneva_drive.worker.claiming import Buckets, is_anything_due
 from tests.worker.support import TRACE, Base, active
 
 T = TypeVar("T")
@@ -123,6 +123,15 @@ def test_only_the_queues_that_are_served(kind: type[Base]) -> None:
     assert [each.workflow.pk for each in claim(5, queues=["here", "nowhere"])] == [here.pk]
     assert not is_anything_due("default", ["here", "nowhere"])
     assert is_anything_due("default", None)
+
+
+def test_work_on_a_queue_that_is_new_is_found_although_others_are_remembered() -> None:
+    """Given that the worker knows of one queue, what woke it for another is found at once."""
+    known = Buckets("default", None)
+    ClaimedPlain.start(job_options={"queue": "a"})
+    assert len(list(claiming.claim("default", known, 1, _Named()))) == 1
+    new = ClaimedPlain.start(job_options={"queue": "b"})
+    assert [each.workflow.pk for each in claiming.claim("default", known, 1, _Named())] == [new.pk]
 
 
 def test_pages_go_on_behind_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
