@@ -30,7 +30,8 @@ class Noting(Dispatcher):
 
     supports_delays = True
 
-    def __init__(self, fails: bool = False) -> None:
+    def __init__(self, fails: bool = False, **options: Any) -> None:
+        super().__init__(**options)
         self.fails = fails
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
@@ -70,6 +71,7 @@ def test_a_start_is_carried_once_after_its_commit() -> None:
         "queue": "default",
         "priority": 0,
         "scheduled_for": clock.utc(row.scheduled_for),
+        "delay": 0.0,
         "using": "default",
     }
     assert (row.job_id, row.dispatched_at is not None) == (f"job {row.pk}", True)
