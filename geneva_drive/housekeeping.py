@@ -20,6 +20,7 @@ from geneva_drive.execution.recovery import recover_one
 from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.lifecycle import outbox
 from geneva_drive.lifecycle.locking import in_transaction, may_pass, write_first
+from geneva_drive.logs import about
 from geneva_drive.models.operator_action import OperatorAction
 from geneva_drive.models.process import Process
 from geneva_drive.models.signal import Signal
@@ -106,7 +107,8 @@ def _recover(pk: Any, workflow_id: Any, token: UUID | None, **how: Any) -> bool:
         if may_pass(error, how["using"]):
             raise
         # One bad row keeps no others from being recovered.
-        logger.exception("Execution %s could not be recovered.", pk)
+        extra = about(workflow_id=workflow_id, execution_id=pk)
+        logger.exception("Execution %s could not be recovered.", pk, extra=extra)
         return False
 
 
@@ -295,7 +297,11 @@ def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
         deleted = in_transaction(using, partial(_delete, using, keys))
     except (ProtectedError, RestrictedError, IntegrityError):
         if len(keys) == 1:
-            logger.warning("Workflow %s is kept: the project's own rows protect it.", keys[0])
+            logger.warning(
+                "Workflow %s is kept: the project's own rows protect it.",
+                keys[0],
+                extra=about(workflow_id=keys[0]),
+            )
             counts.protected += 1
             return
         middle = len(keys) // 2

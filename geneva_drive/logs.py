@@ -20,8 +20,16 @@ __all__ = ["FIELDS", "StepLogger", "about"]
 FIELDS = ("workflow_type", "workflow_id", "hero", "execution_id", "step")
 
 
-def about(workflow: Workflow | None = None, execution: StepExecution | None = None) -> dict[str, Any]:
-    """Return the ``extra`` of a record about a workflow, an execution of it, or both."""
+def about(
+    workflow: Workflow | None = None, execution: StepExecution | None = None, **known: Any
+) -> dict[str, Any]:
+    """Return the ``extra`` of a record about a workflow, an execution of it, or both.
+
+    Parameters
+    ----------
+    known
+        Fields of which no row is at hand: ``workflow_id=…``.
+    """
     extra: dict[str, Any] = dict.fromkeys(FIELDS)
     if workflow is not None:
         extra |= {"workflow_type": workflow.type, "workflow_id": workflow.pk, "hero": workflow.hero_label}
@@ -32,7 +40,7 @@ def about(workflow: Workflow | None = None, execution: StepExecution | None = No
             "execution_id": execution.pk,
             "step": execution.step_name,
         }
-    return extra
+    return extra | known
 
 
 class StepLogger(logging.LoggerAdapter[logging.Logger]):

@@ -45,6 +45,7 @@ from geneva_drive.lifecycle.locking import (
     may_pass,
     write_first,
 )
+from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, WorkflowState
@@ -141,7 +142,7 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
     """Lock, look at the preconditions, mark in progress, commit."""
     row = StepExecution.objects.using(using).filter(pk=execution_id).values_list(*Candidate.COLUMNS).first()
     if row is None:
-        logger.info("Execution %s is gone; nothing to do.", execution_id)
+        logger.info("Execution %s is gone; nothing to do.", execution_id, extra=about(execution_id=execution_id))
         return None
     candidate = Candidate(*row)
     plain = handover.begin_at_once(candidate, runner, using)
@@ -165,7 +166,13 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
     except Exception as error:
         if may_pass(error, using):
             raise
-        logger.exception("Execution %s could not be prepared.", execution_id)
+        extra = about(
+            workflow_type=candidate.type,
+            workflow_id=workflow_id,
+            execution_id=execution_id,
+            step=candidate.step_name,
+        )
+        logger.exception("Execution %s could not be prepared.", execution_id, extra=extra)
         prepared = None
         put_off = partial(put_off_unprepared, workflow_id, execution_id, error, using, pending)
         in_transaction(using, put_off)
@@ -241,7 +248,8 @@ def _advance(
             )
             transitions.flush(execution)
             transitions.flush(workflow)
-            pending.add(precondition_checked, workflow, execution=execution, verdict="proceed")
+            outcome = "proceed" if verdict.error is None else "failed"
+            pending.add(precondition_checked, workflow, execution=execution, verdict=outcome)
             return _performance(workflow, execution, verdict, token)
         if isinstance(verdict, preconditions.PutOff):
             transitions.defer(execution, now=now, until=verdict.until, error=verdict.error)
@@ -358,7 +366,7 @@ def _finalize(
         if may_pass(error, using) or _is_of_its_text(error, decision):
             raise
         # What follows could not be prepared here; the step that is done must be recorded all the same.
-        logger.exception("What follows execution %s could not be prepared.", performance.execution.pk)
+        _report_unprepared(performance)
         following = in_transaction(using, lambda: work(go_on=False))
     pending.send()
     return following
@@ -395,12 +403,22 @@ def _meanwhile(decision: Decision) -> Decision:
     )
 
 
+def _report_unprepared(performance: Performance) -> None:
+    """Log the exception that is being handled."""
+    logger.exception(
+        "What follows execution %s could not be prepared.",
+        performance.execution.pk,
+        extra=about(performance.as_claimed(), performance.execution),
+    )
+
+
 def _report_fenced(performance: Performance, pending: Pending) -> None:
     logger.warning(
         "Execution %s of workflow %s (%s) was moved while its body ran; its end is not recorded.",
         performance.execution.pk,
         performance.workflow_pk,
         performance.execution.step_name,
+        extra=about(performance.as_claimed(), performance.execution),
     )
     transitions.finalized(performance.workflow, performance.execution, pending, fenced=True)
 
@@ -453,7 +471,7 @@ def _finalize_atomic(
     except Exception as error:
         if may_pass(error, alias_of(performance.execution)):
             raise
-        logger.exception("What follows execution %s could not be prepared.", performance.execution.pk)
+        _report_unprepared(performance)
         pending.clear()
         return _finalize_locked(performance, decision, runner, pending, go_on=False)
 

@@ -118,7 +118,7 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
     if not _is_plain(cls, following):
         return None
     try:
-        built = scheduling.build(workflow, following, now=now)
+        built = scheduling.build(workflow, following, now=now, trace=performance.trace)
     except Exception:  # noqa: BLE001 - options that cannot be read: the portable way deals with them
         return None
     if clock.utc(built.scheduled_for) > now or not runner.may_go_on(built, execution.queue):

@@ -13,6 +13,7 @@ from uuid import UUID
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.db import connections
 
+from geneva_drive import tracing
 from geneva_drive.definition import flow
 from geneva_drive.events import step_performed
 from geneva_drive.exceptions import InvalidStateError
@@ -58,11 +59,13 @@ class Performance:
     error: BaseException | None = None
     row: dict[str, Any] = field(default_factory=dict)
     reattempts: int = field(init=False)
+    trace: dict[str, str] | None = field(init=False)
     failure: Failure | None = None
 
     def __post_init__(self) -> None:
         # As the row had it when it was begun: a body may write metadata of its own there.
         self.reattempts = self.execution.reattempts
+        self.trace = self.execution.trace
 
     @property
     def workflow_pk(self) -> Any:
@@ -144,6 +147,24 @@ def _open_blocks() -> dict[str, int]:
 
 def perform(performance: Performance, runner: Runner) -> Ending:
     """Run the body with its hooks. Whatever it raises is returned, never raised."""
+    with tracing.step_span(
+        performance.workflow,
+        performance.execution,
+        function=_name_of(performance),
+        attempt=performance.reattempts,
+    ) as note:
+        ending = _perform(performance)
+        note(ending.error, None if ending.control is None else ending.control.word)
+    return ending
+
+
+def _name_of(performance: Performance) -> str:
+    cls, definition = type(performance.workflow), performance.definition
+    name = performance.execution.step_name if definition is None else definition.function or definition.name
+    return f"{cls.__module__}.{cls.__qualname__}.{name}"
+
+
+def _perform(performance: Performance) -> Ending:
     if performance.error is not None:
         return Ending(error=performance.error)
     workflow, execution = performance.workflow, performance.execution

@@ -15,6 +15,7 @@ from geneva_drive.events import Pending
 from geneva_drive.lifecycle import outbox, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
+from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, WorkflowState
@@ -99,7 +100,8 @@ def recover_one(
             outbox.send(following)
         transitions.flush(workflow)
         pending.send_after_commit(using)
-        logger.warning("Execution %s of %s was recovered: %s.", pk, workflow, why)
+        extra = about(workflow, execution)
+        logger.warning("Execution %s of %s was recovered: %s.", pk, workflow, why, extra=extra)
         return True
 
     return in_transaction(using, work)

@@ -113,9 +113,12 @@ def hand_over(
         "execution": execution_id,
         "token": token,
         "now": now,
-        "job_options": _prepared("job_options", using, built_with),
+        "job_options": _prepared(Workflow, "job_options", using, built_with),
     }
-    row: tuple[Any, Any] | None = _run(using, _hand_over_sql(using), parameters)
+    traced = following.metadata is not None
+    if traced:
+        parameters["metadata"] = _prepared(StepExecution, "metadata", using, following.metadata)
+    row: tuple[Any, Any] | None = _run(using, _hand_over_sql(using, traced), parameters)
     return row
 
 
@@ -142,8 +145,8 @@ def decode(name: str, using: str, value: Any) -> Any:
     return field.from_db_value(value, None, connections[using])
 
 
-def _prepared(name: str, using: str, value: Any) -> Any:
-    field: Any = Workflow._meta.get_field(name)
+def _prepared(model: type[models.Model], name: str, using: str, value: Any) -> Any:
+    field: Any = model._meta.get_field(name)
     return None if value is None else field.get_db_prep_value(value, connections[using])
 
 
@@ -220,13 +223,15 @@ WITH w AS (
 
 
 @cache
-def _hand_over_sql(using: str) -> str:
+def _hand_over_sql(using: str, traced: bool) -> str:
     workflow, execution = _tables(using)
     quote = connections[using].ops.quote_name
     given_key = StepExecution._meta.pk.get_internal_type() == "UUIDField"
     key, key_value = ("id, ", "%(id)s, ") if given_key else ("", "")
-    columns = ", ".join(quote(name) for name in _COLUMNS)
-    values = ", ".join(f"%({name})s" for name in _COLUMNS)
+    # A parameter that is NULL has no type of its own, so metadata is named only when there is some.
+    names = (*_COLUMNS, "metadata") if traced else _COLUMNS
+    columns = ", ".join(quote(name) for name in names)
+    values = ", ".join(f"%({name})s" for name in names)
     unless = "AND pause_requested_at IS NULL AND job_options::text IS NOT DISTINCT FROM %(job_options)s::text"
     end = _END.format(workflow=workflow, execution=execution, unless=unless)
     return f"""{end}, u AS (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from geneva_drive.definition.decisions import Then
 from geneva_drive.lifecycle import errors, scheduling, settling, transitions
+from geneva_drive.logs import about
 from geneva_drive.states import WorkflowState
 
 if TYPE_CHECKING:
@@ -51,7 +52,12 @@ def apply_decision(
         except Exception as error:
             # Options that were written by hand, or by other code. The step that ended must be recorded all
             # the same, and what cannot be scheduled must not stop others.
-            logger.exception("%s: its step %s could not be scheduled.", workflow, following.name)
+            logger.exception(
+                "%s: its step %s could not be scheduled.",
+                workflow,
+                following.name,
+                extra=about(workflow, execution),
+            )
             problem = errors.record(error)
             decision = replace(
                 decision,
@@ -106,6 +112,7 @@ def _build(
         # Another attempt at the same step sees the same signal.
         signal_id=execution.signal_id if same else None,
         continues=execution if _goes_on_from(execution, following, decision) else None,
+        trace=execution.trace,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from geneva_drive import clock
+from geneva_drive import clock, tracing
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE, PASSED_OVER
 from geneva_drive.events import Pending
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
@@ -170,7 +170,9 @@ def _go_on_at(
     transitions.move(locked, state, now=now, next_step_name=name, pending=pending)
     if definition is None:
         return None
-    execution = scheduling.build(locked, definition, now=now, wait=wait, continues=continues)
+    execution = scheduling.build(
+        locked, definition, now=now, wait=wait, trace=_trace(locked), continues=continues
+    )
     transitions.flush(execution)
     return execution
 
@@ -196,6 +198,15 @@ def _interrupted(locked: Workflow, definition: StepDefinition | None) -> StepExe
     if not scheduling.is_begun(latest):
         return None
     return latest if latest.step_name in (definition.name, *definition.formerly) else None
+
+
+def _trace(locked: Workflow) -> dict[str, str] | None:
+    """Return the trace context that the latest execution has; nothing is asked where nobody traces."""
+    if not tracing.is_on():
+        return None
+    rows = locked.executions.db_manager(alias_of(locked)).only("metadata", "workflow_id")
+    latest = rows.order_by("-pk").first()
+    return latest.trace if latest is not None else None
 
 
 def _control(

@@ -23,12 +23,14 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.lifecycle.locking import alias_of
+from geneva_drive.logs import about
 from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
 
     from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
 
 __all__ = ["configured_dispatcher", "dispatch", "dispatch_forgotten", "send"]
 
@@ -137,6 +139,7 @@ def dispatch(execution: StepExecution) -> bool:
         logger.exception(
             "Execution %s could not be dispatched. It stays due; housekeeping will send it again.",
             execution.pk,
+            extra=about(_workflow_of(execution), execution),
         )
         return False
     return True
@@ -173,3 +176,11 @@ def _remember(execution: StepExecution, using: str, job_id: str | None, reach: t
     if reach is not None:
         row = row.filter(scheduled_for__lte=clock.local(now + reach))
     row.update(dispatched_at=clock.local(now), job_id=job_id)
+
+
+def _workflow_of(execution: StepExecution) -> Workflow | None:
+    """Return the workflow for a record; a look-up that fails must not hide why it is written."""
+    try:
+        return execution.workflow
+    except Exception:  # noqa: BLE001
+        return None

@@ -40,6 +40,7 @@ def build(
     reattempts: int = 0,
     held: bool = False,
     signal_id: Any = None,
+    trace: dict[str, str] | None = None,
     notes: dict[str, Any] | None = None,
     continues: StepExecution | None = None,
 ) -> StepExecution:
@@ -55,6 +56,8 @@ def build(
         How many of each, in a row, there were of this step before this attempt.
     signal_id
         The key of the signal that an attempt before it had, for another attempt at the same step.
+    trace
+        The trace context that it runs in, as ``tracing.current()`` gives it.
     continues
         The locked execution of the same step that a resumable one goes on from.
 
@@ -78,6 +81,11 @@ def build(
     not_before = merged.get("wait_until") if wait is None else None
     if not_before is not None:
         due = max(due, clock.utc(not_before))
+    metadata = dict(notes or {})
+    if reattempts:
+        metadata["reattempts"] = reattempts
+    if trace:
+        metadata["trace"] = trace
     execution = _execution_model()(
         workflow_id=workflow.pk,
         step_name=definition.name,
@@ -88,7 +96,7 @@ def build(
         held=held,
         crashes=crashes,
         signal_id=signal_id,
-        metadata={**(notes or {}), **({"reattempts": reattempts} if reattempts else {})} or None,
+        metadata=metadata or None,
         created_at=clock.local(now),
     )
     execution._state.db = workflow._state.db

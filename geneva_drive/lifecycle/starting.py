@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from django.apps import apps
 from django.db import IntegrityError, connections, models, router
 
-from geneva_drive import clock
+from geneva_drive import clock, tracing
 from geneva_drive.definition import options as job_options_of
 from geneva_drive.events import Pending, workflow_started
 from geneva_drive.exceptions import AlreadyOngoingError, StepConfigurationError
@@ -87,7 +87,7 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
         models.Model.save(workflow, using=alias, force_insert=True)
         first = scheduling.first_step(workflow)
         if first is not None:
-            execution = scheduling.build(workflow, first, now=now, base=base)
+            execution = scheduling.build(workflow, first, now=now, base=base, trace=tracing.current())
             execution.save(using=alias, force_insert=True)
             outbox.send(execution)
         pending.add(workflow_started, workflow)
@@ -291,11 +291,12 @@ def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str, pe
         for row in rows:
             row.pk = keys[_slot(row.hero_type_id, row.hero_id, using)]
     executions = []
+    trace = tracing.current()
     for row in rows:
         row._state.adding, row._state.db = False, using
         first = scheduling.first_step(row)
         if first is not None:
-            executions.append(scheduling.build(row, first, now=now, base=base))
+            executions.append(scheduling.build(row, first, now=now, base=base, trace=trace))
         pending.add(workflow_started, row)
     if executions:
         type(executions[0])._base_manager.using(using).bulk_create(executions)

@@ -132,6 +132,12 @@ class StepExecution(models.Model):
         count = self.metadata.get("reattempts", 0) if isinstance(self.metadata, dict) else 0
         return count if isinstance(count, int) else 0
 
+    @property
+    def trace(self) -> dict[str, str] | None:
+        """The trace context in which the workflow was started, if the project traces."""
+        carried = self.metadata.get("trace") if isinstance(self.metadata, dict) else None
+        return carried if isinstance(carried, dict) else None
+
     def save(
         self,
         *,

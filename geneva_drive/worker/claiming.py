@@ -23,6 +23,7 @@ from geneva_drive.execution.performing import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow, may_pass
+from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 
@@ -159,7 +160,8 @@ def _prepare_in_savepoint(
     except Exception as error:
         if may_pass(error, using):
             raise
-        logger.exception("Execution %s could not be prepared.", execution_id)
+        extra = about(workflow, execution)
+        logger.exception("Execution %s could not be prepared.", execution_id, extra=extra)
         performance = None
         executor.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
     pending.extend(mine)

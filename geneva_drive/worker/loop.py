@@ -227,7 +227,7 @@ class Worker:
                         "Execution %s or what followed it could not be carried on.",
                         performance.execution.pk,
                         exc_info=error,
-                        extra=about(performance.workflow, performance.execution),
+                        extra=about(performance.as_claimed(), performance.execution),
                     )
                 _drop_dead_connections()
             finally:
@@ -253,7 +253,10 @@ class Worker:
                 executor.give_back(performance)
             except Exception:
                 # Recovery finds it; the bodies that still run are not left alone for it.
-                logger.exception("Execution %s could not be given back.", performance.execution.pk)
+                extra = about(performance.as_claimed(), performance.execution)
+                logger.exception(
+                    "Execution %s could not be given back.", performance.execution.pk, extra=extra
+                )
             self.heartbeat.let_go(performance.token)
         for _ in pool:
             self._todo.put(None)
