@@ -13,6 +13,8 @@ from django.db.models import Count, Min, Q
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.matchers import describe
+from geneva_drive.explaining import explain
+from geneva_drive.figures import Figures, figures
 from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -24,10 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Chain",
+    "Figures",
     "Progress",
     "RemovedStep",
     "Undeclared",
     "Waiting",
+    "explain",
+    "figures",
     "history",
     "progress",
     "removed_steps_in_flight",

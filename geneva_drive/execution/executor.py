@@ -142,7 +142,9 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
     """Lock, look at the preconditions, mark in progress, commit."""
     row = StepExecution.objects.using(using).filter(pk=execution_id).values_list(*Candidate.COLUMNS).first()
     if row is None:
-        logger.info("Execution %s is gone; nothing to do.", execution_id, extra=about(execution_id=execution_id))
+        logger.info(
+            "Execution %s is gone; nothing to do.", execution_id, extra=about(execution_id=execution_id)
+        )
         return None
     candidate = Candidate(*row)
     plain = handover.begin_at_once(candidate, runner, using)

@@ -1,0 +1,365 @@
+"""One sentence for each reason why a workflow does not move."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pytest
+
+from geneva_drive import ExceptionPolicy, Workflow, clock, removed_step, step
+from geneva_drive.conf import settings as geneva
+from geneva_drive.housekeeping import recover
+from geneva_drive.models import Process
+from geneva_drive.reports import explain
+from geneva_drive.testing import crash_at, run_next_step, run_to_end, travel
+
+pytestmark = pytest.mark.django_db
+
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00"
+
+
+class Explained(Workflow):
+    may_proceed_without_hero = True
+    does: ClassVar[Callable[[Any], Any] | None] = None
+
+    class Meta:
+        app_label = "testapp"
+
+    @step(queue="mail", on_exception=ExceptionPolicy("reattempt", matching=OSError, max_reattempts=1))
+    def ship(self) -> None:
+        body = type(self).does
+        if body is not None:
+            body(self)
+
+    @step(wait=timedelta(days=3))
+    def thank(self) -> None: ...
+
+    old = removed_step()
+
+
+@pytest.fixture(autouse=True)
+def _as_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Explained, "does", None)
+
+
+def raises(error: BaseException) -> None:
+    def body(workflow: Any) -> None:
+        raise error
+
+    Explained.does = staticmethod(body)
+
+
+def says(workflow: Workflow, pattern: str) -> None:
+    """Assert the whole sentence; ``TIME`` in the pattern stands for a moment."""
+    sentence = explain(workflow)
+    assert re.fullmatch(pattern.replace("TIME", TIME), sentence), sentence
+    assert sentence.count("\n") == 0
+
+
+def worker(age: timedelta = timedelta(0), queues: str = "") -> Process:
+    moment = clock.local(clock.now() - age)
+    return Process.objects.create(
+        id=uuid4(),
+        hostname="box",
+        pid=17,
+        kind="worker",
+        queues=queues,
+        started_at=moment,
+        heartbeat_at=moment,
+    )
+
+
+# -- ready
+
+
+def test_not_due_until() -> None:
+    workflow = run_next_step(Explained.start())
+    says(workflow, r"Its step 'thank' is not due until TIME\.")
+
+
+def test_due_and_a_worker_is_there() -> None:
+    workflow = Explained.start()
+    worker()
+    says(
+        workflow,
+        r"Its step 'ship' has been due since TIME, and waits for a free worker on the queue 'mail'\.",
+    )
+
+
+@pytest.mark.parametrize("queues", ["mail", "default,mail"])
+def test_due_and_a_worker_serves_its_queue(queues: str) -> None:
+    workflow = Explained.start()
+    worker(queues=queues)
+    says(
+        workflow,
+        r"Its step 'ship' has been due since TIME, and waits for a free worker on the queue 'mail'\.",
+    )
+
+
+@pytest.mark.parametrize("there", ["nobody", "another queue", "a queue of a longer name", "dead"])
+def test_due_and_no_live_process_serves_its_queue(there: str) -> None:
+    workflow = Explained.start()
+    if there == "another queue":
+        worker(queues="default,letters")
+    elif there == "a queue of a longer name":
+        worker(queues="email")
+    elif there == "dead":
+        worker(geneva.LEASE * 2)
+
+    says(
+        workflow,
+        r"Its step 'ship' has been due since TIME, and no live process serves the queue 'mail': start a worker "
+        r"for it\.",
+    )
+
+
+REMEMBERING = {"DISPATCHER": "tests.test_explaining.Remembering"}
+
+
+class Remembering:
+    """A dispatcher whose broker loses everything."""
+
+    remembers = True
+
+    def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
+        return None
+
+
+def test_a_dispatch_that_is_lost(settings: Any) -> None:
+    settings.GENEVA_DRIVE = REMEMBERING
+    workflow = Explained.start()
+    says(
+        workflow,
+        r"Its step 'ship' has been due since TIME, and its dispatch is lost: housekeeping dispatches it again\.",
+    )
+
+
+def test_a_dispatch_that_is_overdue(settings: Any) -> None:
+    settings.GENEVA_DRIVE = REMEMBERING
+    workflow = Explained.start()
+    workflow.executions.update(dispatched_at=clock.local(clock.now()))
+    says(
+        workflow,
+        r"Its step 'ship' has been due since TIME, was dispatched at TIME, and no job has come for it; "
+        r"housekeeping dispatches it again after TIME\.",
+    )
+
+
+def test_a_step_that_this_code_does_not_declare() -> None:
+    workflow = Explained.start()
+    workflow.executions.update(step_name="newer")
+    says(
+        workflow,
+        r"This code declares no step 'newer' in testapp\.Explained, so it stays where it is until code runs that "
+        r"does\.",
+    )
+    run_next_step(workflow)
+    says(
+        workflow,
+        r"This code declares no step 'newer' in testapp\.Explained: it is put off since TIME, and pauses at TIME "
+        r"unless code runs that does\.",
+    )
+
+
+def test_a_class_that_this_code_does_not_declare() -> None:
+    workflow = Explained.start()
+    Workflow.objects.filter(pk=workflow.pk).update(type="testapp.FromNewerCode")
+    says(
+        Workflow.objects.get(pk=workflow.pk),
+        r"This code declares no workflow class 'testapp\.FromNewerCode', so it stays where it is until code runs "
+        r"that does\.",
+    )
+
+
+def test_waiting_for_a_signal() -> None:
+    workflow = Explained.start()
+    workflow.executions.update(state="waiting", waiting_since=clock.local(clock.now()))
+    says(workflow, r"Its step 'ship' waits for .*signal.* since TIME\.")
+
+    workflow.executions.update(wait_deadline=clock.local(clock.now() + timedelta(days=1)))
+    says(workflow, r"Its step 'ship' waits for .*signal.* since TIME, until TIME at the latest\.")
+
+
+def test_nothing_that_could_move_it() -> None:
+    workflow = Explained.start()
+    workflow.executions.all().delete()
+    says(workflow, r"It is ready and has no execution that could move it, which should not be: .*\.")
+
+
+# -- performing
+
+
+def crashed(process: Process | None) -> Explained:
+    workflow = Explained.start()
+    with crash_at("performed"):
+        run_next_step(workflow)
+    workflow.executions.update(process=process)
+    return workflow
+
+
+def test_in_a_live_process() -> None:
+    workflow = crashed(worker())
+    says(workflow, r"Its step 'ship' is in progress since TIME on box, process 17, which is alive\.")
+
+    workflow.pause(by="anna", reason="stock is counted")
+    says(
+        workflow,
+        r"Its step 'ship' is in progress since TIME on box, process 17; it will pause after that step by anna "
+        r"\(stock is counted\)\.",
+    )
+
+
+def test_in_a_process_that_is_late() -> None:
+    workflow = crashed(worker(geneva.LEASE * 2 / 3))
+    says(
+        workflow,
+        r"Its step 'ship' is in progress since TIME on box, process 17, which has not beaten since TIME; unless it "
+        r"beats, it will be recovered after TIME\.",
+    )
+
+
+def test_in_a_process_that_is_dead() -> None:
+    workflow = crashed(worker(geneva.LEASE * 2))
+    says(
+        workflow,
+        r"Its step 'ship' is in progress since TIME on box, process 17, which has not beaten since TIME and is "
+        r"held for dead: it will be recovered by the next housekeeping\.",
+    )
+
+
+def test_in_a_process_whose_row_is_gone() -> None:
+    workflow = crashed(None)
+    workflow.executions.update(process_id=uuid4())
+    says(
+        workflow,
+        r"Its step 'ship' is in progress since TIME in a process that is gone, and will be recovered by the next "
+        r"housekeeping\.",
+    )
+
+
+def test_in_a_process_that_is_not_known() -> None:
+    says(
+        crashed(None),
+        r"Its step 'ship' is in progress since TIME in a process that is not known, and will be recovered after "
+        r"TIME\.",
+    )
+
+
+# -- paused
+
+
+@pytest.mark.parametrize(
+    ("by", "reason", "told"),
+    [
+        ("anna", "stock is counted", r" by anna \(stock is counted\)"),
+        ("anna", "", " by anna"),
+        (None, "", " by hand"),
+    ],
+)
+def test_paused_by_somebody(by: str | None, reason: str, told: str) -> None:
+    workflow = Explained.start().pause(by=by, reason=reason)
+    says(workflow, rf"It was paused{told} at TIME\.")
+
+
+def test_paused_by_somebody_while_it_performed() -> None:
+    Explained.does = staticmethod(lambda workflow: Explained.objects.get(pk=workflow.pk).pause(by="anna"))
+    says(run_next_step(Explained.start()), r"It was paused by anna at TIME\.")
+
+
+def test_paused_by_somebody_while_a_process_died() -> None:
+    workflow = crashed(None).pause(by="anna")
+    with travel(geneva.STUCK_AFTER + timedelta(minutes=1)):
+        recover("default")
+    says(workflow, r"It was paused by anna at TIME\.")
+
+
+def test_paused_by_an_error() -> None:
+    raises(KeyError("no stock"))
+    workflow = run_next_step(Explained.start(), raise_errors=False)
+    says(
+        workflow, r"It was paused at TIME since its step 'ship' failed with builtins\.KeyError: 'no stock'\."
+    )
+
+
+def test_paused_by_an_error_after_somebody_had_resumed_it() -> None:
+    raises(KeyError("no stock"))
+    workflow = Explained.start().pause(by="anna").resume(by="anna")
+    with travel(timedelta(minutes=1)):
+        run_next_step(workflow, raise_errors=False)
+    says(
+        workflow, r"It was paused at TIME since its step 'ship' failed with builtins\.KeyError: 'no stock'\."
+    )
+
+
+def test_paused_by_an_error_of_many_lines() -> None:
+    raises(KeyError("a\nb" * 500))
+    workflow = run_next_step(Explained.start(), raise_errors=False)
+    says(
+        workflow, r"It was paused at TIME since its step 'ship' failed with builtins\.KeyError: .{200,300}\."
+    )
+
+
+def test_paused_when_the_reattempts_were_used_up() -> None:
+    raises(OSError("no answer"))
+    workflow = run_to_end(Explained.start(), raise_errors=False)
+    says(
+        workflow,
+        r"It was paused at TIME since its step 'ship' failed with builtins\.OSError: no answer "
+        r"\(used up its reattempts: 1 in a row\)\.",
+    )
+
+
+def test_paused_by_the_step_itself() -> None:
+    Explained.does = staticmethod(lambda workflow: workflow.pause(reason="ask the customer"))
+    says(
+        run_next_step(Explained.start()),
+        r"It was paused at TIME by its step 'ship' \(ask the customer\)\.",
+    )
+
+
+def test_paused_by_crashes(settings: Any) -> None:
+    settings.GENEVA_DRIVE = {"MAX_CRASHES": 1}
+    workflow = crashed(None)
+    with travel(geneva.STUCK_AFTER + timedelta(minutes=1)):
+        recover("default")
+    says(
+        workflow,
+        r"It was paused at TIME since its step 'ship' failed with geneva_drive\.exceptions\.ProcessDied: .* "
+        r"\(crashed 1 times in a row\)\.",
+    )
+
+
+def test_paused_by_a_step_that_nobody_declared(settings: Any) -> None:
+    settings.GENEVA_DRIVE = {"UNDEFINED_STEP_GRACE": timedelta(0)}
+    workflow = Explained.start()
+    workflow.executions.update(step_name="newer")
+    run_next_step(workflow, raise_errors=False)
+    says(
+        workflow,
+        r"It was paused at TIME since its step 'newer' failed with geneva_drive\.exceptions\.StepNotDefinedError: "
+        r".*\.",
+    )
+
+
+# -- ended, gone
+
+
+def test_finished_and_canceled() -> None:
+    says(run_to_end(Explained.start()), r"It has ended: it was finished at TIME\.")
+    says(Explained.start().cancel(), r"It has ended: it was canceled at TIME\.")
+
+
+def test_gone() -> None:
+    workflow = Explained.start()
+    Workflow.objects.filter(pk=workflow.pk).delete()
+    says(workflow, rf"Workflow {workflow.pk} is gone: its row has been deleted\.")
+
+
+def test_an_old_instance_is_looked_up_anew() -> None:
+    workflow = Explained.start()
+    Explained.objects.get(pk=workflow.pk).cancel()
+    says(workflow, r"It has ended: it was canceled at TIME\.")
