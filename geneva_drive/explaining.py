@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.definition.matchers import describe
 from geneva_drive.lifecycle import outbox
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.process import Process
@@ -101,10 +102,13 @@ class _Explanation:
 
     def _waiting(self, execution: StepExecution) -> str:
         definition = type(self.workflow).steps.resolve(execution.step_name)
-        awaited = _name_of_awaited(getattr(definition, "wait_for", None))
-        sentence = (
-            f"Its step {execution.step_name!r} waits for {awaited} since {_time(execution.waiting_since)}"
-        )
+        if definition is None or definition.wait_for is None:
+            return (
+                f"Its step {execution.step_name!r} is parked since {_time(execution.waiting_since)} for a signal "
+                "that this code does not wait for any more: housekeeping moves it on."
+            )
+        awaited = describe(definition.wait_for)
+        sentence = f"Its step {execution.step_name!r} waits for the signal {awaited!r} since {_time(execution.waiting_since)}"
         if execution.wait_deadline is not None:
             sentence += f", until {_time(execution.wait_deadline)} at the latest"
         return sentence + "."
@@ -196,11 +200,6 @@ class _Explanation:
     def _reason(execution: StepExecution) -> str:
         notes = execution.metadata if isinstance(execution.metadata, dict) else {}
         return f" ({notes['reason']})" if notes.get("reason") else ""
-
-
-def _name_of_awaited(wait_for: object) -> str:
-    name = wait_for if isinstance(wait_for, str) else getattr(wait_for, "name", None)
-    return f"the signal {name!r}" if name else "a signal"
 
 
 def _time(value: datetime | None) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from geneva_drive import ExceptionPolicy, Workflow, clock, removed_step, step
 from geneva_drive.conf import settings as geneva
+from geneva_drive.dispatchers import Dispatcher
 from geneva_drive.housekeeping import recover
 from geneva_drive.models import Process
 from geneva_drive.reports import explain
@@ -37,6 +38,9 @@ class Explained(Workflow):
 
     @step(wait=timedelta(days=3))
     def thank(self) -> None: ...
+
+    @step(wait_for="scanned")
+    def scan(self) -> None: ...
 
     old = removed_step()
 
@@ -120,10 +124,8 @@ def test_due_and_no_live_process_serves_its_queue(there: str) -> None:
 REMEMBERING = {"DISPATCHER": "tests.test_explaining.Remembering"}
 
 
-class Remembering:
+class Remembering(Dispatcher):
     """A dispatcher whose broker loses everything."""
-
-    remembers = True
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
         return None
@@ -177,11 +179,22 @@ def test_a_class_that_this_code_does_not_declare() -> None:
 
 def test_waiting_for_a_signal() -> None:
     workflow = Explained.start()
-    workflow.executions.update(state="waiting", waiting_since=clock.local(clock.now()))
-    says(workflow, r"Its step 'ship' waits for .*signal.* since TIME\.")
+    workflow.executions.update(step_name="scan")
+    run_next_step(workflow)
+    says(workflow, r"Its step 'scan' waits for the signal 'scanned' since TIME\.")
 
     workflow.executions.update(wait_deadline=clock.local(clock.now() + timedelta(days=1)))
-    says(workflow, r"Its step 'ship' waits for .*signal.* since TIME, until TIME at the latest\.")
+    says(workflow, r"Its step 'scan' waits for the signal 'scanned' since TIME, until TIME at the latest\.")
+
+
+def test_waiting_for_a_signal_that_nobody_waits_for_any_more() -> None:
+    workflow = Explained.start()
+    workflow.executions.update(state="waiting", waiting_since=clock.local(clock.now()))
+    says(
+        workflow,
+        r"Its step 'ship' is parked since TIME for a signal that this code does not wait for any more: "
+        r"housekeeping moves it on\.",
+    )
 
 
 def test_nothing_that_could_move_it() -> None:
@@ -349,6 +362,7 @@ def test_paused_by_a_step_that_nobody_declared(settings: Any) -> None:
 
 
 def test_finished_and_canceled() -> None:
+    Explained.does = staticmethod(lambda workflow: workflow.finish())
     says(run_to_end(Explained.start()), r"It has ended: it was finished at TIME\.")
     says(Explained.start().cancel(), r"It has ended: it was canceled at TIME\.")
 
