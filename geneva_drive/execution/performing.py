@@ -153,7 +153,7 @@ def perform(performance: Performance, runner: Runner) -> Ending:
         function=_name_of(performance),
         attempt=performance.reattempts,
     ) as note:
-        ending = _perform(performance)
+        ending = _perform(performance, runner)
         note(ending.error, None if ending.control is None else ending.control.word)
     return ending
 
@@ -164,7 +164,7 @@ def _name_of(performance: Performance) -> str:
     return f"{cls.__module__}.{cls.__qualname__}.{name}"
 
 
-def _perform(performance: Performance) -> Ending:
+def _perform(performance: Performance, runner: Runner) -> Ending:
     if performance.error is not None:
         return Ending(error=performance.error)
     workflow, execution = performance.workflow, performance.execution
