@@ -126,11 +126,9 @@ class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
             raise _misfit(value, "a string column: PostgreSQL holds neither NUL nor lone surrogates")
         return text
 
-    def from_db_value(self, value: Any, _expression: Any, connection: BaseDatabaseWrapper) -> Any:
-        # Drivers hand out a UUID as text where the type is not native, and MariaDB's where it is.
-        if isinstance(value, str) and self.column_on(connection).kind == "uuid":
-            return uuid.UUID(value)
-        return value
+    def get_db_converters(self, connection: BaseDatabaseWrapper) -> list[Any]:
+        # Asked for once a query, unlike from_db_value, which is called for each row.
+        return [_to_uuid] if self.column_on(connection).kind == "uuid" else []
 
     # Fixtures: JSON knows no UUIDs.
 
@@ -145,6 +143,11 @@ class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
             except ValueError:
                 return value
         return value
+
+
+def _to_uuid(value: Any, _expression: Any, _connection: BaseDatabaseWrapper) -> Any:
+    # Drivers hand out a UUID as text where the type is not native, and MariaDB's where it is.
+    return uuid.UUID(value) if isinstance(value, str) else value
 
 
 def _misfit(value: Any, column: str) -> HeroKeyError:

@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models.fields.json import KeyTransform
 from django.forms.fields import InvalidJSONInput
 
 from geneva_drive import serialization
@@ -52,15 +53,10 @@ class JSONColumn(StablePath, models.JSONField):
             return super().get_db_prep_value(plain, connection, prepared)
         return serialization.to_text(plain)
 
-    def from_db_value(self, value: Any, _expression: Any, connection: BaseDatabaseWrapper) -> Any:
-        if value is None:
-            return None
+    def get_db_converters(self, connection: BaseDatabaseWrapper) -> list[Any]:
         # psycopg hands out json, unlike jsonb, parsed: its strings must not be parsed again.
-        if not isinstance(value, str | bytes) or (
-            connection.vendor == "postgresql" and self._storage(connection) == "json"
-        ):
-            return serialization.decode(value)
-        return serialization.loads(value)
+        parsed = connection.vendor == "postgresql" and self._storage(connection) == "json"
+        return [_decode if parsed else _load]
 
     def validate(self, value: Any, model_instance: models.Model | None) -> None:
         super(models.JSONField, self).validate(value, model_instance)
@@ -82,6 +78,19 @@ class JSONColumn(StablePath, models.JSONField):
         if isinstance(value, dict) and list(value) == [_STORED]:
             return serialization.decode(value[_STORED])
         return value
+
+
+def _load(value: Any, expression: Any, _connection: BaseDatabaseWrapper) -> Any:
+    if not isinstance(value, str | bytes):
+        return serialization.decode(value)
+    loaded = serialization.loads(value)
+    if isinstance(expression, KeyTransform) and isinstance(loaded, serialization.Unreadable):
+        return value  # SQLite takes a key out of the JSON as the plain text
+    return loaded
+
+
+def _decode(value: Any, _expression: Any, _connection: BaseDatabaseWrapper) -> Any:
+    return serialization.decode(value)
 
 
 class JSONColumnFormField(forms.JSONField):

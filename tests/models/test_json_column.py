@@ -232,7 +232,9 @@ class TestOnOurColumn:
         workflow = row({"colour": "red", "n": 3})
         row({"colour": "blue"})
 
-        assert [found.pk for found in Workflow._base_manager.filter(metadata__n=3)] == [workflow.pk]
+        found = Workflow._base_manager.filter(metadata__n=3)
+        assert [workflow.pk for workflow in found] == [workflow.pk]
+        assert list(found.values_list("metadata__colour", "metadata__n")) == [("red", 3)]
 
     def test_the_column_is_the_one_that_the_field_asks_for(self, database: str) -> None:
         field = Workflow._meta.get_field("metadata")

@@ -13,7 +13,8 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from geneva_drive.conf import settings
 from geneva_drive.exceptions import HeroKeyError
 from geneva_drive.models import columns
-from geneva_drive.models.hero_key_conversion import Examination, convert, examine
+from geneva_drive.models.hero_key_conversion import convert
+from geneva_drive.models.hero_key_examination import Examination, examine
 
 MISUSE = 2
 """Exit status for a wrong call; 1 says that the conversion was refused."""
