@@ -69,6 +69,7 @@ def depth() -> int:
     return len(list(traceback.walk_stack(None)))
 
 
+@pytest.mark.only_on("sqlite", "postgresql", reason="it takes long elsewhere, and the code is the same")
 @pytest.mark.parametrize("number", [1500])
 def test_a_long_chain_without_waits_does_not_recurse(number: int) -> None:
     class Deep(Free):
