@@ -215,7 +215,8 @@ WITH w AS (
     SELECT id, metadata FROM {workflow}
     WHERE id = %(workflow)s AND state = %(performing)s {unless} FOR UPDATE
 ), d AS (
-    UPDATE {execution} AS e SET state = %(completed)s, outcome = %(success)s, finished_at = %(now)s
+    UPDATE {execution} AS e
+    SET state = %(completed)s, outcome = %(success)s, finished_at = %(now)s, held = false
     FROM w WHERE e.id = %(execution)s AND e.workflow_id = w.id AND e.state = %(in_progress)s
         AND e.attempt_token = %(token)s
     RETURNING e.workflow_id

@@ -275,7 +275,7 @@ def _start_batch(
         taken = in_transaction(using, work, repeatable=False)
     except IntegrityError:
         # Somebody else started one of them in this moment: one by one, so that only that one is skipped.
-        return _start_singly(cls, rows, heroes_by_key, passed, at=at, using=using)
+        return _start_singly(rows, heroes_by_key, passed, at=at, using=using)
     passed.extend(heroes_by_key[key] for key in taken)
     return [row for key, row in rows.items() if key not in set(taken)], passed
 
@@ -338,7 +338,6 @@ def _slot(hero_type_id: Any, hero_id: Any, using: str) -> tuple[Any, str]:
 
 
 def _start_singly(
-    cls: type[_W],
     rows: dict[tuple[Any, Any], _W],
     heroes: dict[tuple[Any, Any], models.Model],
     passed: list[models.Model],

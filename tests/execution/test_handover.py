@@ -399,7 +399,7 @@ def test_the_setting_stops_each_run_after_one_step() -> None:
 
 
 def test_a_run_stops_where_the_next_step_is_on_another_queue_or_due_later() -> None:
-    class Elsewhere(Free):
+    class AnotherQueue(Free):
         @step
         def here(self) -> None:
             pass
@@ -412,7 +412,7 @@ def test_a_run_stops_where_the_next_step_is_on_another_queue_or_due_later() -> N
         def later(self) -> None:
             pass
 
-    workflow = Elsewhere.start()
+    workflow = AnotherQueue.start()
 
     assert run(workflow, straight_on=True) == 1
     assert history(workflow)[-1] == ("there", "scheduled", None)
