@@ -99,7 +99,7 @@ def _run() -> list[str]:
 
 
 def _watch(titles: Titles, shown: Display, works: Callable[[], bool]) -> dict[Workflow, History]:
-    """Look, and play the customer and the operator, until all have ended."""
+    """Look, and play customer, operator, bank and carrier, until all have ended."""
     from example_project.display import histories
 
     helper = _People(shown)
@@ -114,7 +114,7 @@ def _watch(titles: Titles, shown: Display, works: Callable[[], bool]) -> dict[Wo
 
 
 class _People:
-    """What no workflow does by itself: a customer who changes her mind, an operator who helps."""
+    """What no workflow does by itself: a customer who changes her mind, an operator who helps, the outside world."""
 
     def __init__(self, shown: Display) -> None:
         self._say = shown.say
@@ -132,8 +132,23 @@ class _People:
                 self._withdrawn = True
                 Order.objects.filter(pk=order.pk).update(withdrawn=True)
                 self._say("Dora withdraws her order. Before the next step, its cancel_if will see that.")
+            if history and history[-1].state == "waiting":
+                self._signal(workflow, history[-1].step_name, order)
             if workflow.state == "paused":
                 self._help(workflow, history, order)
+
+    def _signal(self, workflow: Workflow, step_name: str, order: Order) -> None:
+        """Send what the bank and the carrier send to the webhooks of `shop.views`."""
+        if step_name == "take_payment":
+            key = f"payment-{order.pk}"
+            signal = workflow.signal("payment", {"amount": order.total}, idempotency_key=key)
+            told = f"The bank tells that {order.customer} has paid {order.total}."
+        else:
+            key = f"scan-{order.tracking}"
+            signal = workflow.signal("parcel_scanned", {"place": "doorstep"}, idempotency_key=key)
+            told = f"The carrier scans {order.customer}'s parcel at the doorstep."
+        if not signal.duplicate:
+            self._say(told)
 
     def _help(self, workflow: Workflow, history: History, order: Order) -> None:
         if self._paused_since is None:

@@ -20,6 +20,7 @@ Titles = dict[int, tuple[str, str]]
 
 MARKS = {
     "scheduled": "[dim]… {}[/dim]",
+    "waiting": "[magenta]⧗ {}[/magenta]",
     "in_progress": "[cyan]▶ {}[/cyan]",
     "completed": "[green]✓ {}[/green]",
     "skipped": "[dim]↷ {}[/dim]",

@@ -37,6 +37,9 @@ INSTALLED_APPS = [
 
 DATABASES = {"default": from_url(os.environ.get("SHOP_DATABASE_URL", f"sqlite:///{HERE / 'shop.sqlite3'}"))}
 
+# What the bank, the carrier and the shop know.
+SHOP_WEBHOOK_SECRET = os.environ.get("SHOP_WEBHOOK_SECRET", "for show as well")
+
 # What the steps say, and what the worker says about them.
 LOGGING = {
     "version": 1,

@@ -1,4 +1,4 @@
-"""The admin, and the way to it."""
+"""The admin, the way to it, and what the bank and the carrier call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from django.contrib import admin
 from django.urls import path
 from django.views.generic import RedirectView
 
+from example_project.shop import views
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
+    path("webhooks/payment/", views.payment),
+    path("webhooks/parcel-scan/", views.parcel_scan),
 ]

@@ -10,7 +10,7 @@ from django.db.models import Count, F, Sum
 
 from example_project.shop.carrier import book_parcel
 from example_project.shop.models import Order
-from geneva_drive import Workflow, cancel_if, removed_step, step
+from geneva_drive import SignalMatcher, Workflow, cancel_if, removed_step, step
 
 # The shop is in a hurry.
 DAY = timedelta(seconds=float(os.environ.get("SHOP_DAY_SECONDS", "1")))
@@ -34,11 +34,19 @@ class Fulfilment(Workflow):
     # up go on to the payment.
     check_credit = removed_step()
 
-    # Atomic: the amount is added in the transaction that completes the step, so exactly once, whatever
-    # crashes. Customers may withdraw for a day, hence the wait.
-    @step(wait=DAY, atomic=True)
+    # Customers may withdraw for a day, hence the wait. Then the bank has to have told the payment, which it may
+    # do before. Atomic: the amount is added in the transaction that completes the step, so exactly once,
+    # whatever crashes.
+    @step(
+        wait=DAY,
+        wait_for=SignalMatcher("payment", lambda workflow, payload: payload["amount"] >= workflow.hero.total),
+        timeout=30 * DAY,
+        on_timeout="cancel",
+        atomic=True,
+    )
     def take_payment(self) -> None:
-        Order.objects.filter(pk=self.hero.pk).update(paid=F("paid") + self.hero.total)
+        amount = self.received_signal.payload["amount"]
+        Order.objects.filter(pk=self.hero.pk).update(paid=F("paid") + amount)
 
     @step
     def pack(self) -> None:
@@ -50,6 +58,15 @@ class Fulfilment(Workflow):
     def ship(self) -> None:
         self.hero.tracking = book_parcel(self.hero.address, idempotency_key=f"order-{self.hero.pk}")
         self.hero.save(update_fields=["tracking"])
+
+    # Parcels are scanned on their way as well. When the last scan is lost, the review is asked for in the end.
+    @step(
+        wait_for=SignalMatcher("parcel_scanned", lambda _, payload: payload["place"] == "doorstep"),
+        timeout=60 * DAY,
+        on_timeout="skip",
+    )
+    def deliver(self) -> None:
+        self.logger.info("%s has arrived.", self.hero)
 
     @step(wait=2 * DAY, skip_if="no_email")
     def ask_for_review(self) -> None:
