@@ -129,7 +129,8 @@ def test_it_fails_when_a_workflow_does_not_end(shop: dict[str, str]) -> None:
     done = run([sys.executable, "-c", program], {**shop, "SHOP_DAY_SECONDS": "3600"})
 
     assert done.returncode == 1, done.stdout
-    assert "NOT AS EXPECTED: Ada: it is ready at take_payment, not finished" in done.stdout
+    # How far it came depends on how fast this machine is.
+    assert re.search(r"NOT AS EXPECTED: Ada: it is \w+ at \w+, not finished", done.stdout), done.stdout
 
 
 def test_the_shops_own_tests_pass(shop: dict[str, str]) -> None:

@@ -224,3 +224,13 @@ class Chatty(Noting):
     def second(self) -> None:
         assert self.received_signal.workflow is self
         self.note("second", self.received_signal.payload)
+
+
+class AtomicStep(Noting):
+    """Writes, and fails if its signal says so."""
+
+    @step(wait_for="go", atomic=True)
+    def work(self) -> None:
+        self.note("work", self.received_signal.payload)
+        if self.received_signal.payload == "fail":
+            raise RuntimeError("as told")

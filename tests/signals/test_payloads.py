@@ -1,0 +1,37 @@
+"""What is sent is what is received, on every database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+
+from geneva_drive import Signal
+from tests.signals.workflows import Parcel
+from tests.test_serialization import VALUES, same
+
+
+@pytest.mark.django_db
+@hypothesis_settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
+@given(payload=VALUES)
+def test_a_payload_comes_back_equal(payload: Any) -> None:
+    workflow = Parcel.start()
+
+    sent = workflow.signal("scanned", payload, idempotency_key="evt")
+
+    # The instance that the sender gets, which its matchers saw, and the row are the same.
+    assert same(sent.payload, payload)
+    assert same(Signal.objects.get(pk=sent.pk).payload, payload)
+    assert same(workflow.signal("scanned", None, idempotency_key="evt").payload, payload)
+
+
+@pytest.mark.django_db
+def test_a_model_instance_comes_back_as_the_row_that_it_is() -> None:
+    other = Parcel.start()
+    signal = Parcel.start().signal("scanned", {"about": other})
+
+    assert Signal.objects.get(pk=signal.pk).payload["about"] == other
