@@ -72,7 +72,7 @@ def test_no_signal_is_lost_doubled_or_given_to_another_step(settings: Any) -> No
     keys = [workflow.pk for workflow in workflows]
     executions = dict(StepExecution.objects.values_list("workflow_id", "pk"))
     # Whoever wakes a step runs it at once, in its own thread, and so comes to the next gate while others send.
-    settings.GENEVA_DRIVE = {"DISPATCHER": "geneva_drive.dispatchers.Immediate"}
+    settings.GENEVA_DRIVE = {"DISPATCHER": ("geneva_drive.dispatchers.Immediate", {"heartbeat": False})}
 
     def park(number: int) -> None:
         executor.execute(executions[keys[number]])

@@ -18,7 +18,7 @@ from tests.testapp.models import Effect
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-IMMEDIATE = {"DISPATCHER": "geneva_drive.dispatchers.Immediate"}
+IMMEDIATE = {"DISPATCHER": ("geneva_drive.dispatchers.Immediate", {"heartbeat": False})}
 
 SERVERS = pytest.mark.only_on(
     "postgresql",
