@@ -38,7 +38,6 @@ __all__ = [
     "removed_steps_in_flight",
     "undeclared_in_flight",
     "waiting",
-    "waiting_for",
 ]
 
 
@@ -110,9 +109,7 @@ class Waiting:
 
     def __str__(self) -> str:
         awaited = self.waits_for or "a signal that this code does not know"
-        text = (
-            f"{self.type}, {self.step}: {self.workflows} waiting for {awaited} since {_readable(self.since)}"
-        )
+        text = f"{self.type}, {self.step}: {self.workflows} waiting for {awaited} since {self.since:%Y-%m-%d %H:%M} UTC"
         return text + (f", {self.too_long} of them too long" if self.too_long else "")
 
 
@@ -138,29 +135,11 @@ def waiting(using: str | None = None) -> list[Waiting]:
     return sorted(found, key=lambda each: each.since)
 
 
-def waiting_for(workflow: Workflow) -> str | None:
-    """Say what a workflow waits for, since when and until when; None if it does not stand parked."""
-    execution = workflow.executions.filter(active_workflow=workflow.pk, state=ExecutionState.WAITING).first()
-    if execution is None:
-        return None
-    awaited = _awaited(workflow.type, execution.step_name) or "a signal that this code does not know"
-    text = f"{execution.step_name} is waiting for {awaited} since {_readable(execution.waiting_since)}"
-    if execution.wait_deadline is not None:
-        text += f", until {_readable(execution.wait_deadline)}"
-    if clock.elapsed(execution.waiting_since, workflow._state.db) > settings.WAITING_TOO_LONG:
-        text += ": too long"
-    return text
-
-
 def _awaited(label: str, step_name: str) -> str | None:
     cls = registry.get(label)
     definition = cls.steps.resolve(step_name) if cls is not None else None
     matcher = definition.wait_for if definition is not None else None
     return None if matcher is None else describe(matcher)
-
-
-def _readable(moment: datetime | None) -> str:
-    return "an unknown time" if moment is None else f"{clock.utc(moment):%Y-%m-%d %H:%M} UTC"
 
 
 def _alias(using: str | None) -> str:

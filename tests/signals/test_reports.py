@@ -9,10 +9,10 @@ import pytest
 from geneva_drive import clock
 from geneva_drive.housekeeping import clean_up
 from geneva_drive.models import Signal, StepExecution, Workflow
-from geneva_drive.reports import waiting, waiting_for
+from geneva_drive.reports import waiting
 from geneva_drive.testing import assert_waiting_for, run_next_step, run_to_end, travel
 from tests.signals.support import active, at_gate
-from tests.signals.workflows import EitherWay, Parcel, TimesOutPause
+from tests.signals.workflows import EitherWay, Parcel
 
 pytestmark = pytest.mark.django_db
 
@@ -36,23 +36,6 @@ def test_waiting_tells_what_is_waited_for_since_when_and_how_often_too_long() ->
     assert str(parcels) == (
         f"signals.Parcel, ship: 2 waiting for scanned since {parcels.since:%Y-%m-%d %H:%M} UTC, 1 of them too long"
     )
-
-
-def test_waiting_for_says_why_a_workflow_is_not_moving() -> None:
-    workflow = at_gate(TimesOutPause)
-    execution = active(workflow)
-    assert execution.waiting_since is not None
-    assert execution.wait_deadline is not None
-    since = f"{clock.utc(execution.waiting_since):%Y-%m-%d %H:%M} UTC"
-    until = f"{clock.utc(execution.wait_deadline):%Y-%m-%d %H:%M} UTC"
-
-    assert waiting_for(workflow) == f"work is waiting for go since {since}, until {until}"
-    with travel(timedelta(days=8)):
-        assert waiting_for(workflow) == f"work is waiting for go since {since}, until {until}: too long"
-
-
-def test_waiting_for_is_silent_about_a_workflow_that_does_not_wait() -> None:
-    assert waiting_for(Parcel.start()) is None
 
 
 def test_assert_waiting_for_tells_what_is_so_instead() -> None:
