@@ -147,9 +147,7 @@ def test_a_child_that_dies_in_a_step_loses_nothing(
 def test_a_worker_that_is_killed_in_a_step_loses_nothing(
     celery: Make, room: Room, request: pytest.FixtureRequest, broker: str, acks_late: bool
 ) -> None:
-    project = celery(
-        request.getfixturevalue(broker), transport=IMPATIENT, acks_late=acks_late
-    )
+    project = celery(request.getfixturevalue(broker), transport=IMPATIENT, acks_late=acks_late)
     workflow = Patient.start()
     first = project.worker()
     until(lambda: room.notes("began"), "the step has begun", child=first)
