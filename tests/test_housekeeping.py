@@ -16,7 +16,7 @@ from geneva_drive import clock, housekeeping, step
 from geneva_drive.dispatchers import Dispatcher
 from geneva_drive.execution import recovery
 from geneva_drive.execution.executor import finalize
-from geneva_drive.execution.performing import Ending, Performance
+from geneva_drive.execution.performing import Ending, Performance, row_of
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import Counts, clean_up, recover, redispatch
 from geneva_drive.models import OperatorAction, Process, StepExecution, Workflow
@@ -66,7 +66,8 @@ def in_hand(
     )
     Workflow.objects.filter(pk=workflow.pk).update(state="performing", current_step_name=row.step_name)
     workflow.refresh_from_db()
-    return Performance(workflow, active(workflow), type(workflow).steps.get(row.step_name), token)
+    definition = type(workflow).steps.get(row.step_name)
+    return Performance(workflow, active(workflow), definition, token, row=row_of(workflow))
 
 
 # -- recovery
