@@ -79,6 +79,8 @@ def run(
         raise DispatcherError(f"A job names the database {alias!r}, which this process does not know.")
     try:
         pk = StepExecution._meta.pk.to_python(execution_id)
+        if pk is None:
+            raise ValueError("it is None")
     except Exception as error:
         raise DispatcherError(f"A job names {execution_id!r}, which is no execution's key.") from error
     queue: deque[tuple[Any, str]] | None = getattr(_thread, "queue", None)

@@ -6,11 +6,12 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.db import connection
 from pytest_django import Settings
 
 from geneva_drive.execution import heartbeat
@@ -62,9 +63,12 @@ def tasks_table(transactional_db: None, settings: Settings) -> Iterator[None]:
     settings.TASKS = {
         "default": {"BACKEND": "django_tasks_db.DatabaseBackend", "QUEUES": ["default", "deadly"]}
     }
-    call_command("migrate", "django_tasks_db", verbosity=0)
+    model = import_module("django_tasks_db.models").DBTaskResult
+    with connection.schema_editor() as editor:
+        editor.create_model(model)
     yield
-    call_command("migrate", "django_tasks_db", "zero", verbosity=0)
+    with connection.schema_editor() as editor:
+        editor.delete_model(model)
 
 
 @pytest.fixture(scope="session")
