@@ -18,6 +18,7 @@ from types import FrameType
 
 from tests.environments import CannotBuild, Environment, environment, interpreters, prepare_newest
 from tests.pytest_runs import Run, run_all
+from tests.servers.brokers import BROKERS, Broker, broker_variable, find_broker
 from tests.servers.databases import ENGINES, url_variable
 from tests.servers.find import Server, find
 from tests.servers.processes import CannotStart
@@ -37,10 +38,15 @@ def main() -> int:
     started = time.monotonic()
     plan = Plan()
     servers: dict[str, Server] = {}
+    brokers: list[Broker] = []
     try:
         for database in arguments.databases:
             if database != "sqlite":
                 _find(database, servers, plan)
+        # One test at a time, on one database, starts what it needs by itself.
+        if not arguments.quick:
+            for name in BROKERS:
+                _find_broker(name, brokers, plan)
         environments = [(environment(Path(sys.executable)), arguments.databases)]
         if not arguments.quick:
             environments += _newest(arguments.databases, plan)
@@ -54,7 +60,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="geneva-runs-") as notes:
             done = run_all(runs, Path(notes), arguments.pytest)
     finally:
-        for server in servers.values():
+        for server in (*servers.values(), *brokers):
             if server.private is not None:
                 server.private.stop()
     print(summary(done, plan, time.monotonic() - started), flush=True)
@@ -81,6 +87,21 @@ def _find(database: str, servers: dict[str, Server], plan: Plan) -> None:
     else:
         where = "of our own" if server.private else "found running"
         print(f"{LABELS[database]} {server.version}, {where}", flush=True)
+
+
+def _find_broker(name: str, brokers: list[Broker], plan: Plan) -> None:
+    named = broker_variable(name) in os.environ
+    try:
+        broker = find_broker(name, os.environ)
+    except CannotStart as error:
+        broken = named or os.environ.get("CI") == "true"
+        plan.leave_out(f"{LABELS[name]}'s tests", str(error), broken=broken)
+        print(f"{LABELS[name]}: {error}", flush=True)
+    else:
+        brokers.append(broker)
+        # The runs' processes inherit it.
+        os.environ[broker_variable(name)] = broker.url
+        print(f"{LABELS[name]}, {'of our own' if broker.private else 'found running'}", flush=True)
 
 
 def _newest(databases: list[str], plan: Plan) -> list[tuple[Environment, list[str]]]:

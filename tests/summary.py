@@ -9,7 +9,14 @@ from tests.report import Outcome
 
 __all__ = ["LABELS", "Done", "Plan", "summary"]
 
-LABELS = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
+LABELS = {
+    "sqlite": "SQLite",
+    "postgresql": "PostgreSQL",
+    "mysql": "MySQL",
+    "mariadb": "MariaDB",
+    "redis": "Redis",
+    "rabbitmq": "RabbitMQ",
+}
 
 
 @dataclass

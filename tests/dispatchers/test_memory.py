@@ -58,9 +58,9 @@ def test_nothing_is_dispatched_by_a_transaction_that_rolls_back(recording: type[
         transaction.set_rollback(True)
     with transaction.atomic():
         kept = Heroless.start()
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
+        with transaction.atomic():
             Heroless.start()
-            raise ZeroDivisionError
+            transaction.set_rollback(True)
 
     assert _told() == [_row(kept).pk]
 
@@ -322,19 +322,3 @@ def test_a_dispatcher_that_cannot_be_made_does_not_stop_a_start(
     assert _row(workflow).state == "scheduled"
     assert "tests.dispatchers.nowhere" in caplog.text
     assert outbox.dispatch(_row(workflow)) is False
-
-
-def test_the_feeder_finds_its_rows_through_the_index_of_what_is_due(recording: type[Recording]) -> None:
-    from django.db import connection as default
-    from django.test.utils import CaptureQueriesContext
-
-    Heroless.start()
-    StepExecution.objects.update(dispatched_at=None)
-    with travel(MINUTE), CaptureQueriesContext(default) as queries:
-        assert _fed() == 1
-
-    (select,) = [each["sql"] for each in queries if "dispatched_at" in each["sql"] and "IS NULL" in each["sql"] and each["sql"].startswith("SELECT")]  # fmt: skip
-    for column in ("state", "held", "queue", "priority", "scheduled_for"):
-        # Equality on all columns of the index but the last, and an order by that one.
-        assert column in select.split(" WHERE ")[1]
-    assert "ORDER BY" in select

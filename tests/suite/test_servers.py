@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import DATABASE
 from tests.servers.binaries import STARTERS
+from tests.servers.brokers import BROKERS, broker_variable, find_broker, relaunch_redis, start_redis
 from tests.servers.databases import ALIASES, database_settings, url_variable
 from tests.servers.find import find
 from tests.servers.login import server_version
@@ -48,6 +49,34 @@ if DATABASE != "sqlite":
 
             with pytest.raises(CannotStart, match="nothing answers there"):
                 find(DATABASE, {url_variable(DATABASE): address})
+
+
+def test_a_redis_of_our_own_goes_on_with_what_it_had_when_it_is_killed_and_started_again() -> None:
+    try:
+        server = start_redis()
+    except CannotStart as error:
+        pytest.skip(str(error))
+    try:
+        server.process.kill()
+        server.process.wait()
+        port = urlsplit(server.url).port or 0
+        assert PROBES["redis"]("127.0.0.1", port) is None
+        relaunch_redis(server)
+        assert find_broker("redis", {broker_variable("redis"): server.url}).private is None
+    finally:
+        server.stop()
+    assert not server.directory.exists()
+
+
+@pytest.mark.parametrize("name", sorted(BROKERS))
+def test_a_broker_is_not_looked_for_elsewhere_when_its_address_is_given(name: str) -> None:
+    with closing(socket.socket()) as bound:
+        bound.bind(("127.0.0.1", 0))
+        scheme = {"redis": "redis", "rabbitmq": "amqp"}[name]
+        address = f"{scheme}://127.0.0.1:{bound.getsockname()[1]}/"
+
+        with pytest.raises(CannotStart, match=f"no {name} answers there"):
+            find_broker(name, {broker_variable(name): address})
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mysql", "mariadb"])
