@@ -18,7 +18,7 @@ from geneva_drive.execution import heartbeat
 from tests.acceptance.room import VARIABLE, Room
 from tests.dispatchers.processes import CeleryProject, Launcher
 from tests.dispatchers.recording import Recording
-from tests.servers.brokers import find_broker, start_redis
+from tests.servers.brokers import BROKERS, find_broker
 from tests.servers.processes import CannotStart, PrivateServer
 
 
@@ -98,12 +98,22 @@ def _broker(name: str) -> Iterator[str]:
 @pytest.fixture
 def private_redis() -> Iterator[PrivateServer]:
     """A Redis that this test may kill."""
+    yield from _private("redis")
+
+
+@pytest.fixture
+def private_rabbitmq() -> Iterator[PrivateServer]:
+    """A RabbitMQ that this test may stop."""
+    yield from _private("rabbitmq")
+
+
+def _private(name: str) -> Iterator[PrivateServer]:
     try:
-        server = start_redis()
+        server = BROKERS[name](None)
     except CannotStart as error:
         if os.environ.get("CI") == "true":
-            pytest.fail(f"redis: {error}")
-        pytest.skip(f"redis: {error}")
+            pytest.fail(f"{name}: {error}")
+        pytest.skip(f"{name}: {error}")
     yield server
     server.stop()
 

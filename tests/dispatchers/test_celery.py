@@ -19,7 +19,7 @@ from tests.acceptance.processes import until
 from tests.acceptance.room import Room
 from tests.acceptance.workshop.workflows import Chain, Deadly, Patient, Slow
 from tests.dispatchers.processes import CeleryProject
-from tests.servers.brokers import relaunch_redis
+from tests.servers.brokers import relaunch
 from tests.servers.processes import PrivateServer
 
 ONCE = "what is tested is the broker's and the pool's behaviour: once is enough"
@@ -210,18 +210,26 @@ def test_a_warm_shutdown_ends_with_the_step_in_hand(celery: Make, redis_url: str
 
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
-def test_a_broker_that_restarts_loses_nothing(celery: Make, private_redis: PrivateServer, room: Room) -> None:
-    project = celery(private_redis.url)
+@pytest.mark.parametrize("broker", ["private_redis", "private_rabbitmq"])
+def test_a_broker_that_restarts_loses_nothing(
+    celery: Make, request: pytest.FixtureRequest, broker: str, room: Room
+) -> None:
+    server: PrivateServer = request.getfixturevalue(broker)
+    project = celery(server.url)
     worker, _feeder = project.worker(), project.feeder(OVERDUE_AFTER=5)
     workflows = [Slow.start() for _ in range(5)]
     until(lambda: room.notes("one"), "work has begun", child=worker)
 
-    private_redis.process.kill()
-    private_redis.process.wait()
+    if broker == "private_redis":
+        server.process.kill()
+    else:
+        # Of the processes that it is made of, this one ends the others.
+        server.process.terminate()
+    server.process.wait()
     # Nobody answers: that is no matter of those who start a workflow.
     unsent = [Slow.start() for _ in range(3)]
     assert all(each.executions.get().dispatched_at is None for each in unsent)
-    relaunch_redis(private_redis)
+    relaunch(server)
     workflows += unsent + [Slow.start() for _ in range(3)]
     until(lambda: _finished(*workflows), "everything is done", child=worker)
 

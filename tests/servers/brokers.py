@@ -24,7 +24,7 @@ __all__ = [
     "Broker",
     "broker_variable",
     "find_broker",
-    "relaunch_redis",
+    "relaunch",
     "start_rabbitmq",
     "start_redis",
 ]
@@ -92,15 +92,17 @@ def launch_redis(server: str, port: int, directory: Path, user: str | None) -> P
 
 def start_rabbitmq(port: int | None = None) -> PrivateServer:
     """A RabbitMQ of our own. Raises ``CannotStart``."""
-    # Debian's wrapper in /usr/sbin would change to the user of the installed server.
-    installed = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-    server = str(installed) if installed.exists() else binary("rabbitmq-server")
+    server = _rabbitmq()
     user = user_for("rabbitmq")
-    port = port or free_port()
     directory = private_directory("rabbitmq", user)
     plugins = directory / "plugins"
     plugins.write_text("[].")
     plugins.chmod(0o644)
+    return launch_rabbitmq(server, port or free_port(), directory, user)
+
+
+def launch_rabbitmq(server: str, port: int, directory: Path, user: str | None) -> PrivateServer:
+    """Start RabbitMQ in a folder that may have been used before: it goes on with what it had."""
     variables = {
         # Its cookie lies at home.
         "HOME": str(directory),
@@ -110,12 +112,18 @@ def start_rabbitmq(port: int | None = None) -> PrivateServer:
         "RABBITMQ_DIST_PORT": str(free_port()),
         "RABBITMQ_MNESIA_BASE": str(directory / "data"),
         "RABBITMQ_LOG_BASE": str(directory / "log"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
         "RABBITMQ_CONF_ENV_FILE": os.devnull,
         "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
     }
     command = ["env", *(f"{name}={value}" for name, value in variables.items()), server]
     return launch(command, f"amqp://guest:guest@{HOST}:{port}//", directory, user)
+
+
+def _rabbitmq() -> str:
+    # Debian's wrapper in /usr/sbin would change to the user of the installed server.
+    installed = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+    return str(installed) if installed.exists() else binary("rabbitmq-server")
 
 
 BROKERS: dict[str, Callable[[int | None], PrivateServer]] = {
@@ -124,9 +132,12 @@ BROKERS: dict[str, Callable[[int | None], PrivateServer]] = {
 }
 
 
-def relaunch_redis(stopped: PrivateServer) -> None:
-    """Start a Redis of ours again that was killed: at its place, with what it had written down."""
-    port = urlsplit(stopped.url).port
-    assert port is not None
-    again = launch_redis(binary("redis-server"), port, stopped.directory, user_for("redis"))
+def relaunch(stopped: PrivateServer) -> None:
+    """Start a broker of ours again that was stopped: at its place, with what it had written down."""
+    address = urlsplit(stopped.url)
+    assert address.port is not None
+    if address.scheme == "redis":
+        again = launch_redis(binary("redis-server"), address.port, stopped.directory, user_for("redis"))
+    else:
+        again = launch_rabbitmq(_rabbitmq(), address.port, stopped.directory, user_for("rabbitmq"))
     stopped.process = again.process

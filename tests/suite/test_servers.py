@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import DATABASE
 from tests.servers.binaries import STARTERS
-from tests.servers.brokers import BROKERS, broker_variable, find_broker, relaunch_redis, start_redis
+from tests.servers.brokers import BROKERS, broker_variable, find_broker, relaunch, start_redis
 from tests.servers.databases import ALIASES, database_settings, url_variable
 from tests.servers.find import find
 from tests.servers.login import server_version
@@ -61,7 +61,7 @@ def test_a_redis_of_our_own_goes_on_with_what_it_had_when_it_is_killed_and_start
         server.process.wait()
         port = urlsplit(server.url).port or 0
         assert PROBES["redis"]("127.0.0.1", port) is None
-        relaunch_redis(server)
+        relaunch(server)
         assert find_broker("redis", {broker_variable("redis"): server.url}).private is None
     finally:
         server.stop()
