@@ -1,0 +1,175 @@
+"""The same workflow under each dispatcher: hand-off latency and steps per second, on PostgreSQL and Redis.
+
+``python -m benchmarks.dispatchers [--workflows 200] [--starts 100] [--repeat 3] [--json]`` starts a PostgreSQL
+with its default durability and a Redis, both of its own, and removes them. One process runs the steps in every
+variant. Variants are interleaved, so that their ratios hold although the machine's speed drifts; figures from
+different runs do not compare.
+
+Latency is the time from a start on an idle system to the begin of its first step, as the rows have it, by the
+database's clock. Steps per second are those of a queue that was full before the process began, from the begin of
+the first step to the end of the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.servers.binaries import start_postgresql
+from tests.servers.brokers import start_redis
+
+STEPS = 5
+
+WORKER = ["-m", "django", "geneva_worker", "-v", "0"]
+DB_WORKER = ["-m", "django", "db_worker", "--queue-name", "*", "--no-startup-delay", "--no-reload", "-v", "0"]
+CELERY = [
+    "-m", "celery", "-A", "benchmarks.celery_app", "worker", "--concurrency", "1", "-l", "ERROR",
+    "--without-gossip", "--without-mingle", "--without-heartbeat", "-Q", "benchmarks",
+]  # fmt: skip
+DISPATCHERS = "geneva_drive.dispatchers"
+
+# name -> (dispatcher, the command that runs steps)
+VARIANTS: dict[str, tuple[str, list[str]]] = {
+    "Worker": (f"{DISPATCHERS}.Worker", WORKER),
+    "Worker, polls every second": (f"{DISPATCHERS}.Worker", [*WORKER, "--no-listen"]),
+    "DjangoTasks, polls every second": (f"{DISPATCHERS}.DjangoTasks", DB_WORKER),
+    "DjangoTasks, polls every 50 ms": (f"{DISPATCHERS}.DjangoTasks", [*DB_WORKER, "--interval", "0.05"]),
+    "Celery with Redis": (f"{DISPATCHERS}.Celery", CELERY),
+}
+
+
+def child(command: list[str], workflows: int, starts: int) -> dict[str, Any]:
+    """One variant, on empty tables: what its rows tell."""
+    import django
+
+    django.setup()
+    from django.db.models import Max, Min
+
+    from benchmarks.app.workflows import Noop
+    from geneva_drive.models import StepExecution
+
+    for _ in range(workflows):
+        Noop.start()
+    with _running(command):
+        _wait_until_done()
+        done = StepExecution.objects.aggregate(begin=Min("started_at"), end=Max("finished_at"))
+        seconds = (done["end"] - done["begin"]).total_seconds()
+        latencies = []
+        for _ in range(starts):
+            # No beat that the pauses of a poll could fall in with.
+            time.sleep(random.uniform(0.05, 0.15))
+            workflow = Noop.start()
+            _wait_until_done()
+            first = StepExecution.objects.filter(workflow_id=workflow.pk).earliest("pk")
+            assert first.started_at is not None
+            latencies.append((first.started_at - first.created_at).total_seconds() * 1000)
+    return {"steps_s": workflows * STEPS / seconds, "latencies": latencies}
+
+
+def _wait_until_done() -> None:
+    from geneva_drive.models import Workflow
+
+    while Workflow.objects.ongoing().exists():
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _running(command: list[str]) -> Iterator[None]:
+    process = subprocess.Popen(
+        [sys.executable, *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def run(workflows: int, starts: int, repeat: int) -> dict[str, list[dict[str, Any]]]:
+    """Every variant, interleaved; with and without going straight on."""
+    results: dict[str, list[dict[str, Any]]] = {}
+    with contextlib.ExitStack() as stack:
+        postgresql, redis = start_postgresql(options=()), start_redis()
+        stack.callback(postgresql.stop)
+        stack.callback(redis.stop)
+        for round_ in range(repeat):
+            for number, (name, (dispatcher, command)) in enumerate(VARIANTS.items()):
+                for straight_on in (True, False):
+                    database = f"b{round_}_{number}_{int(straight_on)}"
+                    with psycopg.connect(f"{postgresql.url}postgres", autocommit=True) as connection:
+                        connection.execute(f"CREATE DATABASE {database}".encode())
+                    environment = {
+                        **os.environ,
+                        "DJANGO_SETTINGS_MODULE": "benchmarks.dispatcher_settings",
+                        "GENEVA_BENCH_URL": postgresql.url + database,
+                        "GENEVA_BENCH_REDIS": redis.url,
+                        "GENEVA_BENCH_SETTINGS": json.dumps(
+                            {"DISPATCHER": dispatcher, "STRAIGHT_ON": straight_on}
+                        ),
+                        "C_FORCE_ROOT": "1",
+                        "PYTHONPATH": os.pathsep.join(
+                            filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")])
+                        ),
+                    }
+                    _call(["-m", "django", "migrate", "--run-syncdb", "-v", "0"], environment)
+                    # The latency of a start is the same either way.
+                    wanted = ["--workflows", str(workflows), "--starts", str(starts if straight_on else 0)]
+                    told = _call(
+                        ["-m", "benchmarks.dispatchers", "--child", json.dumps(command), *wanted], environment
+                    )
+                    key = name if straight_on else f"{name}, not straight on"
+                    results.setdefault(key, []).append(json.loads(told.splitlines()[-1]))
+            print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
+    return results
+
+
+def _call(arguments: list[str], environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout
+
+
+def main() -> None:
+    """Parse, run, print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--workflows", type=int, default=200, help="Of five steps each. Default: 200.")
+    parser.add_argument("--starts", type=int, default=100, help="One by one, for the latency. Default: 100.")
+    parser.add_argument("--repeat", type=int, default=3, help="Rounds; the median is shown. Default: 3.")
+    parser.add_argument("--json", action="store_true", help="Print every round as JSON.")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(child(json.loads(options.child), options.workflows, options.starts)))
+        return
+    results = run(options.workflows, options.starts, options.repeat)
+    if options.json:
+        print(json.dumps(results))
+        return
+    print(f"{'':50}{'steps/s':>10}{'p50 ms':>10}{'p99 ms':>10}")
+    for name, rounds in results.items():
+        line = f"{name:50}{statistics.median(each['steps_s'] for each in rounds):10.0f}"
+        latencies = sorted(latency for each in rounds for latency in each["latencies"])
+        if latencies:
+            p99 = latencies[min(len(latencies) - 1, int(len(latencies) * 0.99))]
+            line += f"{statistics.median(latencies):10.1f}{p99:10.1f}"
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
