@@ -212,4 +212,6 @@ def test_a_message_is_json(app: CeleryApp, use: Callable[..., Celery]) -> None:
 
     assert message.content_type == "application/json"
     body = message.body
-    assert json.loads(base64.b64decode(body) if isinstance(body, bytes) and not body.startswith(b"[") else body)
+    assert json.loads(
+        base64.b64decode(body) if isinstance(body, bytes) and not body.startswith(b"[") else body
+    )
