@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from celery import Celery as CeleryApp
-from django.core.checks import run_checks
+from django.core.checks.registry import registry
 from pytest_django import Settings
 
 from geneva_drive import Workflow, clock, step
 from geneva_drive.dispatchers import Celery
+from geneva_drive.dispatchers.checking import check_dispatcher
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.lifecycle import outbox
 from tests.testapp.workflows import Heroless
@@ -58,8 +59,8 @@ def _next(app: CeleryApp, queue: str) -> Any:
         return message
 
 
-def _ids(messages: list[dict[str, Any]] | None = None, *, queue: str = "") -> set[str | None]:
-    return {each.id for each in run_checks()}
+def _ids() -> set[str | None]:
+    return {each.id for each in check_dispatcher()}
 
 
 def test_the_default_queue_is_the_projects_and_others_keep_their_names(
@@ -154,6 +155,10 @@ def _depth() -> int:
     return len(inspect.stack(0))
 
 
+def test_the_check_is_one_of_the_systems() -> None:
+    assert check_dispatcher in registry.get_checks()
+
+
 def test_a_horizon_near_to_the_brokers_patience_is_told(app: CeleryApp, use: Callable[..., Celery]) -> None:
     use()
     assert not _ids() & {"geneva_drive.W073", "geneva_drive.W074", "geneva_drive.E075"}
@@ -194,7 +199,9 @@ def test_without_celery_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, sett
     with pytest.raises(DispatcherError, match=r"pip install 'geneva_drive\[celery\]'"):
         Celery()
     settings.GENEVA_DRIVE = {"DISPATCHER": PATH}
-    assert any("geneva_drive[celery]" in each.msg for each in run_checks() if each.id == "geneva_drive.E070")
+    assert any(
+        "geneva_drive[celery]" in each.msg for each in check_dispatcher() if each.id == "geneva_drive.E070"
+    )
 
 
 def test_an_unknown_option_is_named(settings: Settings) -> None:

@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.checks import run_checks
 from django.db import transaction
 from django.utils.module_loading import import_string
 from pytest_django import Settings
 
 from geneva_drive import Workflow, clock, step
 from geneva_drive.dispatchers import DjangoTasks
+from geneva_drive.dispatchers.checking import check_dispatcher
 from geneva_drive.dispatchers.django_tasks import tasks_module
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.models import Process, StepExecution
@@ -154,10 +154,10 @@ def test_queues_that_the_backend_does_not_declare_are_told_by_the_check(
         @step(queue="printer")
         def print_it(self) -> None: ...
 
-    (error,) = [each for each in run_checks() if each.id == "geneva_drive.E071"]
+    (error,) = [each for each in check_dispatcher() if each.id == "geneva_drive.E071"]
     assert "printer" in error.msg
     settings.GENEVA_DRIVE = {"DISPATCHER": (PATH, {"queues": {"printer": "default"}})}
-    assert not any("printer" in each.msg for each in run_checks())
+    assert not any("printer" in each.msg for each in check_dispatcher())
 
 
 def test_an_undeclared_queue_costs_nothing_but_time(tasks: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -172,7 +172,7 @@ def test_a_backend_that_is_not_declared_is_named(tasks: Any, settings: Settings)
     with pytest.raises(DispatcherError, match="'elsewhere'"):
         DjangoTasks(backend="elsewhere")
     settings.GENEVA_DRIVE = {"DISPATCHER": (PATH, {"backend": "elsewhere"})}
-    assert "elsewhere" in next(each.msg for each in run_checks() if each.id == "geneva_drive.E070")
+    assert "elsewhere" in next(each.msg for each in check_dispatcher() if each.id == "geneva_drive.E070")
 
 
 def test_without_the_framework_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
