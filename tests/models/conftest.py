@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def heroes_installed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Install ``tests.columnsapp`` and make its tables, for the tests of one module."""
     with modify_settings(INSTALLED_APPS={"append": ["tests.columnsapp"]}), django_db_blocker.unblock():
+        apps.clear_cache()  # what other models know of relations to them
         models = list(apps.get_app_config("columnsapp").get_models())
         with connection.schema_editor() as editor:
             for model in models:
@@ -36,6 +37,7 @@ def heroes_installed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) 
                 editor.delete_model(model)
         ContentType.objects.filter(app_label="columnsapp").delete()
         ContentType.objects.clear_cache()
+    apps.clear_cache()
 
 
 @pytest.fixture(scope="module", params=columns.KINDS)
