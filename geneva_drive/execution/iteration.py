@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from django.db.models import QuerySet
@@ -15,14 +13,15 @@ from geneva_drive.conf import settings
 from geneva_drive.definition import flow
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.execution.checkpoints import Answer, Checkpoints
+from geneva_drive.execution.limits import Limits
 from geneva_drive.execution.paging import Pages
 from geneva_drive.serialization import dumps
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from django.db.models import Manager, Model
 
-    from geneva_drive.definition.steps import StepDefinition
-    from geneva_drive.execution.runner import Runner
     from geneva_drive.models.step_execution import StepExecution
 
     M = TypeVar("M", bound=Model)
@@ -30,33 +29,12 @@ else:
     M = TypeVar("M")
 T = TypeVar("T")
 
-__all__ = ["PAGE_SIZE", "Iteration", "Limits"]
+__all__ = ["PAGE_SIZE", "Iteration"]
 
 logger = logging.getLogger("geneva_drive.step")
 
 PAGE_SIZE = 500
 """Rows that one query of ``iterate_queryset`` reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When one execution of a loop has to give way, and how often it writes its cursor.
-
-    ``checkpoint_every`` is a number of items or a duration. ``max_runtime`` counts from when the body began.
-    """
-
-    should_stop: Callable[[], bool]
-    max_iterations: int | None = None
-    max_runtime: timedelta | None = None
-    checkpoint_every: int | timedelta = 1
-
-    @classmethod
-    def of(cls, definition: StepDefinition, runner: Runner) -> Limits:
-        """Return the limits of a step and of who runs it; the smaller number of items counts."""
-        own = definition.max_iterations if runner.honours_limits else None
-        most = min((each for each in (own, runner.most_iterations) if each is not None), default=None)
-        runtime = definition.max_runtime if runner.honours_limits else None
-        return cls(runner.should_stop, most, runtime, definition.checkpoint_every)
 
 
 class Iteration:
@@ -168,7 +146,7 @@ class Iteration:
         Nothing is counted as done by it. Inside ``iterate…()`` the item in hand would be repeated.
         """
         self._check_outside_of_blocks("checkpoint")
-        reason = self._reason_to_stop()
+        reason = self._limits.reason_to_stop(self._done_here, self._began)
         self._write()
         if reason is not None:
             raise flow.Suspend(reason=reason)
@@ -302,8 +280,8 @@ class Iteration:
         self._done_here += 1
         self._unwritten += 1
         # After the last item there is nothing to go on with: the step is done.
-        reason = None if is_last else self._reason_to_stop()
-        if reason is not None or self._is_due():
+        reason = None if is_last else self._limits.reason_to_stop(self._done_here, self._began)
+        if reason is not None or self._limits.is_due(self._unwritten, self._written_at):
             self._write(is_last=is_last)
         if reason is not None:
             raise flow.Suspend(reason=reason)
@@ -319,31 +297,11 @@ class Iteration:
             return None
         return dumps(value, limit=settings.MAX_CURSOR_BYTES, what=f"{self._where}: cursor")
 
-    def _is_due(self) -> bool:
-        every = self._limits.checkpoint_every
-        if isinstance(every, int):
-            return self._unwritten >= every
-        return clock.stopwatch() - self._written_at >= every.total_seconds()
-
-    def _reason_to_stop(self) -> str | None:
-        """Why this process has to stop here; never before an item is done."""
-        limits = self._limits
-        if not self._done_here:
-            return None
-        if limits.max_iterations is not None and self._done_here >= limits.max_iterations:
-            return "max_iterations"
-        if limits.max_runtime is not None and (
-            clock.stopwatch() - self._began >= limits.max_runtime.total_seconds()
-        ):
-            return "max_runtime"
-        return "shutdown" if limits.should_stop() else None
-
     def _write(self, *, is_last: bool = False) -> None:
         answer = self._record()
         self._unwritten = 0
         self._is_dirty = False
-        if not isinstance(self._limits.checkpoint_every, int):
-            self._written_at = clock.stopwatch()
+        self._written_at = clock.stopwatch()
         if answer is Answer.FENCED or (answer is Answer.STOP and not is_last):
             # Fenced: the end of the execution will find that out too, and write nothing.
             raise flow.Suspend(reason=answer.value)

@@ -18,7 +18,8 @@ from geneva_drive.definition import flow
 from geneva_drive.events import step_performed
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.execution.checkpoints import Checkpoints
-from geneva_drive.execution.iteration import Iteration, Limits
+from geneva_drive.execution.iteration import Iteration
+from geneva_drive.execution.limits import Limits
 from geneva_drive.logs import StepLogger, about
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import time
 
 from django.db import connections
 
-from geneva_drive import Workflow, step
+from geneva_drive import Iteration, Workflow, resumable_step, step
 from tests.acceptance.room import room
 from tests.testapp.models import Effect
 
@@ -213,3 +213,35 @@ def _kill_own_session(alias: str) -> None:
                 killer.execute(f"KILL {int(cursor.fetchone()[0])}")
     finally:
         other.close()
+
+
+class Loop(_Noting):
+    """Ten items. At the fifth it waits until the room allows it to go on, and then takes its time."""
+
+    class Meta:
+        app_label = "workshop"
+
+    @resumable_step
+    def loop(self, iteration: Iteration) -> None:
+        for item in iteration.iterate(range(10)):
+            self.note(f"began-{item}")
+            if item == 5:
+                room().wait_until_allowed("go")
+            elif item > 5:
+                time.sleep(0.4)  # for a process to hear of a signal
+            self.note(f"item-{item}")
+
+
+class DeadlyLoop(_Noting):
+    """Kills its process at items 3, 4 and 8, once each. Writes its cursor every other item."""
+
+    class Meta:
+        app_label = "workshop"
+
+    @resumable_step(checkpoint_every=2)
+    def loop(self, iteration: Iteration) -> None:
+        for item in iteration.iterate(range(10)):
+            self.note(f"item-{item}")
+            if item in (3, 4, 8) and not room().is_allowed(f"past-{item}"):
+                room().allow(f"past-{item}")
+                os.kill(os.getpid(), signal.SIGKILL)
