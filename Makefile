@@ -71,6 +71,7 @@ docs: system
 bench: system
 	@$(PYTHON) -m tests.environments demo test
 	@$(PY) -m benchmarks.engine
+	@$(PY) -m benchmarks.checkpoints
 
 .PHONY: clean
 clean:

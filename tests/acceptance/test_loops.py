@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 
@@ -88,11 +89,16 @@ def test_a_pause_stops_a_loop_in_a_worker_and_resume_repeats_nothing(launch: Lau
     assert done(room) == EVERY_ITEM
 
 
-def test_a_worker_that_slept_beyond_its_lease_stops_at_its_next_checkpoint(launch: Launcher, room: Room) -> None:
+def test_a_worker_that_slept_beyond_its_lease_stops_at_its_next_checkpoint(
+    launch: Launcher, room: Room
+) -> None:
     workflow = Loop.start()
     asleep = launch.worker()
     in_the_middle(room, asleep)
     asleep.signal(signal.SIGSTOP)
+    # It may run on for a moment; this returns when it has stopped.
+    _, status = os.waitpid(asleep.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
 
     room.allow("go")
     launch.worker("--max-steps", "1").finish()

@@ -1,0 +1,142 @@
+"""What a checkpoint costs on PostgreSQL: items per second of a loop beside a bare loop of the same UPDATE.
+
+``python -m benchmarks.checkpoints [--items 4000] [--rows 1000000] [--repeat 3] [--no-sync]`` starts a PostgreSQL
+of its own and removes it. It has its default durability or, to see what the processor does, none. Variants are
+interleaved, so that their ratios hold although the machine's speed drifts; figures from different runs do not
+compare.
+
+At the end one loop goes over ``--rows`` rows of a table, and the process's memory is looked at on the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import psycopg
+
+from benchmarks.engine import _database
+from tests.servers.binaries import start_postgresql
+
+VARIANTS = {
+    "each item": "EachItem",
+    "every 100 items": "EveryHundred",
+    "each row of a queryset": "EachRow",
+    "every 100 rows": "EveryHundredRows",
+}
+UPDATE = (
+    "UPDATE geneva_drive_stepexecution SET cursor = %s::jsonb, iterations = %s, iterations_total = %s "
+    "WHERE id = %s AND attempt_token = %s AND state = %s"
+)
+
+
+def child(kind: str, items: int) -> dict[str, Any]:
+    """One process: a loop over so many items, or rows."""
+    import django
+
+    django.setup()
+    from benchmarks.app import loops
+    from benchmarks.app.models import Thing
+    from geneva_drive.testing import run_to_end
+
+    if "Row" in kind:
+        for start in range(0, items, 10_000):
+            numbers = range(start, min(items, start + 10_000))
+            Thing._default_manager.bulk_create([Thing(name=str(number)) for number in numbers])
+    workflow = getattr(loops, kind).start(metadata=items)
+    cpu, began = time.process_time(), time.monotonic()
+    run_to_end(workflow)
+    seconds, cpu = time.monotonic() - began, time.process_time() - cpu
+    execution = workflow.executions.get()
+    assert (workflow.state, execution.iterations) == ("finished", items), (
+        workflow.state,
+        execution.iterations,
+    )
+    return {"items_s": items / seconds, "cpu": cpu / seconds, "memory": loops.memory}
+
+
+def bare(url: str, items: int) -> dict[str, Any]:
+    """The floor: the same UPDATE, with the same values, in a loop of nothing else."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute(
+            "SELECT id, '6f2b7c1e-0000-4000-8000-000000000000'::uuid FROM geneva_drive_stepexecution LIMIT 1"
+        ).fetchone()
+        assert row is not None
+        execution, token = row
+        connection.execute(
+            "UPDATE geneva_drive_stepexecution SET attempt_token = %s, state = 'in_progress'", [token]
+        )
+        cpu, began = time.process_time(), time.monotonic()
+        cursor = connection.cursor()
+        for number in range(1, items + 1):
+            cursor.execute(UPDATE, [str(number), number, items, execution, token, "in_progress"])
+            assert cursor.rowcount == 1
+        seconds = time.monotonic() - began
+    return {"items_s": items / seconds, "cpu": (time.process_time() - cpu) / seconds}
+
+
+def run(
+    items: int, rows: int, repeat: int, *, sync: bool = True
+) -> tuple[dict[str, list[dict[str, Any]]], list[int]]:
+    """Every variant and the floor, interleaved, each on tables of its own; then the many rows."""
+    server = start_postgresql(options=()) if sync else start_postgresql()
+    results: dict[str, list[dict[str, Any]]] = {}
+    try:
+        admin = f"{server.url}postgres"
+        for round_ in range(repeat):
+            for number, (name, kind) in enumerate(VARIANTS.items()):
+                environment = _database(admin, f"loop_{number}_{round_}", {})
+                results.setdefault(name, []).append(_in_child(environment, kind, items))
+            environment = _database(admin, f"loop_floor_{round_}", {})
+            _in_child(environment, "Short", 1)
+            results.setdefault("bare psycopg", []).append(bare(environment["GENEVA_BENCH_URL"], items))
+            print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
+        memory: list[int] = []
+        if rows:
+            memory = _in_child(_database(admin, "loop_rows", {}), "EveryHundredRows", rows)["memory"]
+    finally:
+        server.stop()
+    return results, memory
+
+
+def _in_child(environment: dict[str, str], kind: str, items: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.checkpoints", "--child", kind, "--items", str(items)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def main() -> None:
+    """Parse the arguments, run, print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--items", type=int, default=4000, help="Of one loop. Default: 4000.")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="Of the last loop. Default: a million.")
+    parser.add_argument("--repeat", type=int, default=3, help="Rounds; the median is shown. Default: 3.")
+    parser.add_argument("--no-sync", action="store_true", help="A server that does not wait for its disk.")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(child(options.child, options.items)))
+        return
+    results, memory = run(options.items, options.rows, options.repeat, sync=not options.no_sync)
+    floor = statistics.median(each["items_s"] for each in results["bare psycopg"])
+    print(f"{'per second':28}{'items':>12}{'cpu':>8}{'of the floor':>14}")
+    for name, rounds in results.items():
+        items_s = statistics.median(each["items_s"] for each in rounds)
+        cpu = statistics.median(each["cpu"] for each in rounds)
+        print(f"{name:28}{items_s:12,.0f}{cpu:8.0%}{items_s / floor:14.0%}")
+    if memory:
+        print(
+            f"{options.rows:,} rows: {memory[0]:,} MiB after the first tenth, {memory[-1]:,} MiB at the end"
+        )
+
+
+if __name__ == "__main__":
+    main()
