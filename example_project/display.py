@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from geneva_drive import StepExecution, Workflow
+from geneva_drive.reports import Progress
+from geneva_drive.reports import chains as in_chains
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,6 +47,20 @@ def histories(keys: Iterable[int]) -> dict[Workflow, History]:
     return {row: sorted(row.executions.all(), key=lambda execution: execution.pk) for row in rows}
 
 
+def described(progress: Progress) -> str:
+    """Say how far a loop is, how fast, and for how long yet."""
+    parts = [str(progress)]
+    if progress.rate is not None:
+        parts.append(f"{progress.rate:,.0f} a second")
+    if progress.remaining:
+        parts.append(f"{progress.remaining.total_seconds():.0f} s left")
+    return ", ".join(parts)
+
+
+def _named(step_name: str, progress: Progress | None) -> str:
+    return step_name if progress is None else f"{step_name} {described(progress)}"
+
+
 def display(titles: Titles) -> Display:
     """Choose by what standard output is."""
     if sys.stdout.isatty():
@@ -60,6 +76,7 @@ class _Plain:
         self._titles = titles
         self._told: dict[int, str] = {}
         self._ended: set[int] = set()
+        self._tenths: dict[int, int] = {}
         self._began = time.monotonic()
 
     def __enter__(self) -> _Plain:
@@ -75,12 +92,27 @@ class _Plain:
         for workflow, history in seen.items():
             name = self._titles[workflow.pk][0]
             for execution in history:
-                if self._told.get(execution.pk) != execution.state:
+                # That a loop gives way and goes on is told by its progress.
+                passing = execution.outcome == "continued" or (
+                    execution.continues_from_id is not None and execution.is_active
+                )
+                if self._told.get(execution.pk) != execution.state and not passing:
                     self._told[execution.pk] = execution.state
                     self._line(f"{name}: {execution.step_name} {execution.get_state_display()}")
+            for chain in in_chains(history):
+                self._loop(name, chain.first.pk, chain.step_name, chain.progress)
             if workflow.is_ended and workflow.pk not in self._ended:
                 self._ended.add(workflow.pk)
                 self._line(f"{name}: {workflow.get_state_display().upper()}")
+
+    def _loop(self, name: str, key: int, step_name: str, progress: Progress | None) -> None:
+        """A line for each tenth of a loop."""
+        if progress is None or progress.share is None:
+            return
+        tenth = int(progress.share * 10)
+        if tenth > self._tenths.get(key, 0):
+            self._tenths[key] = tenth
+            self._line(f"{name}: {step_name} {described(progress)}")
 
     def _line(self, text: str) -> None:
         print(f"{time.monotonic() - self._began:5.1f} s  {text}", flush=True)
@@ -115,7 +147,10 @@ class _Live:
         table.columns[2].ratio = 1
         for workflow, history in seen.items():
             color = STATES[workflow.state]
-            steps = "  ".join(MARKS[execution.state].format(execution.step_name) for execution in history)
+            steps = "  ".join(
+                MARKS[chain.last.state].format(_named(chain.step_name, chain.progress))
+                for chain in in_chains(history)
+            )
             table.add_row(
                 self._titles[workflow.pk][0], f"[{color}]{workflow.get_state_display()}[/{color}]", steps
             )

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from example_project.shop.models import Order
+from django.db.models import Sum
+
+from example_project.shop.models import Order, Subscriber
 from example_project.shop.workflows import Fulfilment
 from geneva_drive import StepExecution, Workflow
 
-__all__ = ["STORIES", "Story", "begin"]
+__all__ = ["STORIES", "Story", "begin", "letters_sent", "subscribe"]
 
 REGULAR = ["confirm completed", "take_payment completed", "pack completed", "ship completed"]
 DELIVERED = [*REGULAR, "deliver completed"]
@@ -78,3 +80,19 @@ def _as_an_older_release_left_it(workflow: Fulfilment, step_name: str) -> None:
     """Change the rows behind the library's back, which is what a deploy looks like to them."""
     StepExecution.objects.filter(workflow=workflow, state="scheduled").update(step_name=step_name)
     Workflow.objects.filter(pk=workflow.pk).update(next_step_name=step_name)
+
+
+def subscribe(count: int) -> int:
+    """Let so many people subscribe, those of an earlier demo included; return how many letters they have got."""
+    Subscriber.objects.bulk_create(
+        [Subscriber(email=f"reader-{number}@example.com") for number in range(count)],
+        ignore_conflicts=True,
+        batch_size=1000,
+    )
+    return letters_sent()
+
+
+def letters_sent() -> int:
+    """Return how many letters all subscribers have got."""
+    found: int | None = Subscriber.objects.aggregate(letters=Sum("letters"))["letters"]
+    return found or 0

@@ -18,7 +18,7 @@ from geneva_drive.figures import Figures, figures
 from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.progress import Chain, Progress, history, progress
+from geneva_drive.progress import Chain, Progress, chains, history, progress
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "RemovedStep",
     "Undeclared",
     "Waiting",
+    "chains",
     "explain",
     "figures",
     "history",

@@ -1,4 +1,4 @@
-"""The shop's one model."""
+"""What the shop keeps."""
 
 from __future__ import annotations
 
@@ -27,3 +27,18 @@ class Order(models.Model):
 
     def __str__(self) -> str:
         return f"order {self.pk} of {self.customer}"
+
+
+class Subscriber(models.Model):
+    """Somebody who wants the newsletter."""
+
+    email = models.EmailField(unique=True)
+    letters = models.PositiveIntegerField(default=0)
+
+    objects: models.Manager[Subscriber] = models.Manager()
+
+    class Meta:
+        ordering = ["email"]
+
+    def __str__(self) -> str:
+        return self.email

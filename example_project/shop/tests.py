@@ -10,16 +10,18 @@ from typing import Any
 from django.test import Client, TestCase
 
 from example_project.shop.carrier import CarrierRefused
-from example_project.shop.models import Order
+from example_project.shop.models import Order, Subscriber
 from example_project.shop.views import signature
-from example_project.shop.workflows import DAY, Fulfilment, SalesReport
+from example_project.shop.workflows import DAY, Fulfilment, Newsletter, SalesReport
 from geneva_drive.housekeeping import recover
 from geneva_drive.testing import (
+    assert_cursor,
     assert_state,
     assert_step,
     assert_waiting_for,
     crash_at,
     run_due,
+    run_iterations,
     run_next_step,
     run_to_end,
     travel,
@@ -211,3 +213,26 @@ class SalesReportTests(TestCase):
         workflow = run_to_end(SalesReport.start())
 
         assert workflow.metadata["evening"] == {"orders": 1, "amount": Decimal("9.50")}
+
+
+class NewsletterTests(TestCase):
+    def setUp(self) -> None:
+        # Not in the order of their addresses, in which the letters go out.
+        Subscriber.objects.bulk_create([Subscriber(email=f"{name}@example.com") for name in "cabed"])
+
+    def test_everybody_gets_one_letter(self) -> None:
+        workflow = run_to_end(Newsletter.start())
+
+        assert_state(workflow, "finished")
+        self.assertEqual(set(Subscriber.objects.values_list("letters", flat=True)), {1})
+        self.assertEqual(workflow.metadata, {"subscribers": 5})
+
+    def test_nobody_gets_a_second_one_after_an_interruption(self) -> None:
+        workflow = run_iterations(Newsletter.start(), 3)
+        assert_cursor(workflow, "c@example.com", iterations=3)
+
+        workflow.pause()
+        workflow.resume()
+        run_to_end(workflow)
+
+        self.assertEqual(set(Subscriber.objects.values_list("letters", flat=True)), {1})

@@ -9,8 +9,16 @@ from typing import Any
 from django.db.models import Count, F, Sum
 
 from example_project.shop.carrier import book_parcel
-from example_project.shop.models import Order
-from geneva_drive import SignalMatcher, Workflow, cancel_if, removed_step, step
+from example_project.shop.models import Order, Subscriber
+from geneva_drive import (
+    Iteration,
+    SignalMatcher,
+    Workflow,
+    cancel_if,
+    removed_step,
+    resumable_step,
+    step,
+)
 
 # The shop is in a hurry.
 DAY = timedelta(seconds=float(os.environ.get("SHOP_DAY_SECONDS", "1")))
@@ -97,3 +105,25 @@ class SalesReport(Workflow):
         # `metadata` is the project's own, and a Decimal comes back as a Decimal.
         self.metadata = {**(self.metadata or {}), when: sales}
         self.save(update_fields=["metadata"])
+
+
+class Newsletter(Workflow):
+    """A letter to every subscriber. It goes on where it was, whatever happens to the worker."""
+
+    may_proceed_without_hero = True
+    job_options = {"priority": 10}
+
+    # Every second it gives way, so that no order has to wait for thousands of letters. A worker that is killed
+    # would send the letters since the last checkpoint again, 25 at most.
+    @resumable_step(max_runtime=timedelta(seconds=1), checkpoint_every=25)
+    def send(self, iteration: Iteration) -> None:
+        for subscriber in iteration.iterate_queryset(Subscriber.objects.all(), total=True):
+            self.send_letter(subscriber)
+
+    @step
+    def count(self) -> None:
+        self.metadata = {"subscribers": Subscriber.objects.count()}
+        self.save(update_fields=["metadata"])
+
+    def send_letter(self, subscriber: Subscriber) -> None:
+        Subscriber.objects.filter(pk=subscriber.pk).update(letters=F("letters") + 1)

@@ -152,6 +152,9 @@ class DispatchedRunner(Runner):
     def may_begin(self) -> bool:
         return self._heartbeat is None or self._heartbeat.is_alive()
 
+    def should_stop(self) -> bool:
+        return self._is_stopping()
+
     def hold(self, token: UUID) -> None:
         self.has_begun = True
         if self._heartbeat is not None:

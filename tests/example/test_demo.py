@@ -51,6 +51,7 @@ def test_every_order_ends_as_its_story_says_and_the_printed_password_opens_the_a
         "Emre's workflow has paused: ship raised example_project.shop.carrier.CarrierRefused" in done.stdout
     )
     assert "Removed steps in flight: none" in done.stdout
+    assert "newsletter: send 2,000 of 2,000 (100%)" in done.stdout
     # No terminal, no control characters.
     assert "\x1b" not in done.stdout
     password = re.search(r"user: admin +password: (\S+)", done.stdout)
