@@ -1065,3 +1065,15 @@ def test_progress_is_known_to_recovery_too() -> None:
     kill_at(workflow, 3)
 
     assert (active(workflow).reattempts, active(workflow).crashes) == (0, 1)
+
+
+def test_no_mark_is_left_on_a_step_that_ended_although_it_was_to_stop() -> None:
+    class Last(Free):
+        @step
+        def plain(self) -> None:
+            Last.objects.get(pk=self.pk).pause()
+
+    workflow = run_next_step(Last.start())
+
+    assert_state(workflow, "finished")
+    assert [row.held for row in rows(workflow)] == [False]
