@@ -224,8 +224,8 @@ class NewsletterTests(TestCase):
         workflow = run_to_end(Newsletter.start())
 
         assert_state(workflow, "finished")
-        self.assertEqual(set(Subscriber.objects.values_list("letters", flat=True)), {1})
-        self.assertEqual(workflow.metadata, {"subscribers": 5})
+        assert set(Subscriber.objects.values_list("letters", flat=True)) == {1}
+        assert workflow.metadata == {"subscribers": 5}
 
     def test_nobody_gets_a_second_one_after_an_interruption(self) -> None:
         workflow = run_iterations(Newsletter.start(), 3)
@@ -235,4 +235,4 @@ class NewsletterTests(TestCase):
         workflow.resume()
         run_to_end(workflow)
 
-        self.assertEqual(set(Subscriber.objects.values_list("letters", flat=True)), {1})
+        assert set(Subscriber.objects.values_list("letters", flat=True)) == {1}

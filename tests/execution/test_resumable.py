@@ -26,6 +26,7 @@ from geneva_drive import (
     resumable_step,
     step,
 )
+from geneva_drive.dispatchers.running import DispatchedRunner
 from geneva_drive.execution.executor import execute
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import recover
@@ -1077,3 +1078,12 @@ def test_no_mark_is_left_on_a_step_that_ended_although_it_was_to_stop() -> None:
 
     assert_state(workflow, "finished")
     assert [row.held for row in rows(workflow)] == [False]
+
+
+def test_a_dispatcher_s_process_that_stops_stops_the_loop_too() -> None:
+    workflow = CountingLoop.start()
+
+    execute(active(workflow).pk, runner=DispatchedRunner(None, is_stopping=lambda: len(trace) >= 3))
+
+    assert_cursor(workflow, 3, iterations=3)
+    assert rows(workflow)[0].outcome == "continued"
