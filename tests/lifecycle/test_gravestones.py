@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from geneva_drive import StepExecution, StepNotDefinedError, Workflow, clock, removed_step, step
+from geneva_drive.execution.recovery import recover_one
 from geneva_drive.lifecycle import scheduling
 from geneva_drive.testing import assert_state, assert_step, run_next_step, run_to_end
 from tests.execution.support import Free, active, history, run, trace
@@ -294,6 +295,28 @@ def test_a_former_name_is_known_by_the_controls(act: str) -> None:
 
     assert_state(workflow, "finished")
     assert trace == (["one", "three"] if act == "skip" else ["one", "second", "three"])
+
+
+def test_crashes_are_counted_on_across_a_renaming() -> None:
+    workflow = at_two()
+    row = active(workflow)
+    StepExecution.objects.filter(pk=row.pk).update(state="in_progress", crashes=1)
+    Workflow.objects.filter(pk=workflow.pk).update(state="performing")
+    renamed()
+
+    assert recover_one(row.pk, workflow.pk, None, using="default", why="tried", still_dead=lambda: True)
+
+    again = active(workflow)
+    assert (again.step_name, again.crashes) == ("second", 2)
+
+
+def test_a_success_ends_the_count_of_crashes() -> None:
+    workflow = before_deploy().start()
+    StepExecution.objects.update(crashes=2)
+
+    run(workflow)
+
+    assert active(workflow).crashes == 0
 
 
 def test_a_class_finds_its_rows_by_their_former_type_and_runs_them() -> None:
