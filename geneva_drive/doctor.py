@@ -79,7 +79,7 @@ def _tables(alias: str) -> Iterator[Finding]:
             real = {column.name for column in connection.introspection.get_table_description(cursor, table)}
             # SQLite lists no generated columns there; what is unique on them is looked at below.
             stored = [each for each in model._meta.concrete_fields if not getattr(each, "generated", False)]
-            for missing in sorted({each.column for each in stored} - real):
+            for missing in sorted({str(each.column) for each in stored} - real):
                 yield Finding(
                     "error",
                     "tables",
@@ -121,8 +121,7 @@ def _settings(_alias: str) -> Iterator[Finding]:
             f"STUCK_AFTER ({settings.STUCK_AFTER}) is shorter than LEASE ({settings.LEASE}).",
             "What has no process would be recovered sooner than what has a dead one. Raise STUCK_AFTER.",
         )
-    shortest = timedelta(seconds=3)
-    if settings.LEASE < shortest:
+    if settings.LEASE.total_seconds() < 3:
         yield Finding(
             "warning",
             "settings",

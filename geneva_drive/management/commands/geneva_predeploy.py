@@ -1,0 +1,51 @@
+"""``manage.py geneva_predeploy``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from geneva_drive.management.selection import FAILED, alias_of_option
+from geneva_drive.predeploy import look_ahead
+
+_TITLES = {
+    "stranded": "Would be stranded",
+    "deferred": "Would be deferred",
+    "repeated": "Would be done again",
+    "skipped": "Would be skipped",
+    "deletable": "Can be deleted",
+}
+
+
+class Command(BaseCommand):
+    help = (
+        "Say what this code would do to the workflows in flight. Run it with the new code against the live "
+        "database, before the deploy; it only reads. Exit status: 0 nothing is stranded, 1 something would be "
+        "(with --strict also deferred or repeated), 2 wrong use."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--strict", action="store_true", help="Warnings count, too.")
+        parser.add_argument("--json", action="store_true", help="Write JSON.")
+        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        found = look_ahead(alias_of_option(options["using"]))
+        if options["json"]:
+            effects = [asdict(effect) for effect in found.effects]
+            self.stdout.write(
+                json.dumps({"strands": found.strands, "warns": found.warns, "effects": effects})
+            )
+        else:
+            for kind, title in _TITLES.items():
+                for effect in found.of(kind):
+                    self.stdout.write(f"{title}: {effect.type}: {effect.message}")
+                    if effect.remedy:
+                        self.stdout.write(f"    {effect.remedy}")
+            if not found.effects:
+                self.stdout.write("Every workflow in flight knows its way in this code.")
+        if found.strands or (options["strict"] and found.warns):
+            raise SystemExit(FAILED)

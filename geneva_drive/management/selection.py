@@ -1,0 +1,259 @@
+"""What the commands share: choosing workflows, acting on them, saying how it went."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections, router
+
+from geneva_drive import clock
+from geneva_drive.conf import settings
+from geneva_drive.exceptions import GenevaDriveError
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.states import WorkflowState
+
+__all__ = ["FAILED", "MISUSE", "ActionCommand", "SelectingCommand", "alias_of_option", "duration"]
+
+FAILED = 1
+"""Exit status: some rows failed."""
+MISUSE = 2
+"""Exit status: wrong use; nothing was done."""
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def duration(text: str) -> timedelta:
+    """Read ``30m``, ``2h``, ``3d``; a bare number is seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration. Write 90s, 30m, 2h, 3d or 1w.")
+    return timedelta(**{_UNITS[match[2] or "s"]: float(match[1])})
+
+
+def alias_of_option(using: str | None) -> str:
+    """Return the alias to work on, or refuse one that is not configured."""
+    if using is not None and using not in connections:
+        raise CommandError(
+            f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=MISUSE
+        )
+    return using or router.db_for_write(Workflow)
+
+
+def add_filters(parser: CommandParser) -> None:
+    """Add the options that choose workflows."""
+    group = parser.add_argument_group("which workflows")
+    group.add_argument("--type", help="Of this class, as app_label.ClassName.")
+    group.add_argument(
+        "--state", action="append", choices=WorkflowState.values, help="In this state; may be repeated."
+    )
+    group.add_argument("--step", help="That stand at this step.")
+    group.add_argument("--hero", metavar="APP.MODEL:KEY", help="Of this object, for example shop.order:42.")
+    group.add_argument("--error", metavar="CLASS", help="Paused by an error of this class.")
+    group.add_argument("--queue", help="Whose next step is on this queue.")
+    group.add_argument(
+        "--overdue",
+        nargs="?",
+        const=timedelta(0),
+        type=duration,
+        metavar="DURATION",
+        help="Ready and overdue, by more than DURATION (30m, 2h, 3d) if given.",
+    )
+    group.add_argument(
+        "--stranded", action="store_true", help="At a step or of a class that this code lacks."
+    )
+
+
+_FILTERS = ("type", "state", "step", "hero", "error", "queue", "overdue", "stranded")
+
+
+def has_filters(options: dict[str, Any]) -> bool:
+    # An --overdue without a duration is zero, and a filter all the same.
+    return any(options[name] or options[name] == timedelta(0) for name in _FILTERS)
+
+
+def select(options: dict[str, Any], using: str) -> Any:
+    """Return the queryset that the filters describe."""
+    rows: Any = Workflow.objects.using(using)
+    if options["type"]:
+        rows = rows.of_type(options["type"])
+    if options["state"]:
+        rows = rows.filter(state__in=options["state"])
+    if options["step"]:
+        rows = rows.at_step(options["step"])
+    if options["hero"]:
+        rows = rows.filter(**_hero(options["hero"], using))
+    if options["error"]:
+        rows = rows.with_error(options["error"])
+    if options["queue"]:
+        rows = rows.on_queue(options["queue"])
+    if options["overdue"] is not None:
+        rows = rows.overdue(clock.now(using) - options["overdue"])
+    if options["stranded"]:
+        rows = rows.stranded()
+    return rows
+
+
+def _hero(text: str, using: str) -> dict[str, Any]:
+    from django.contrib.contenttypes.models import ContentType
+
+    label, _, key = text.partition(":")
+    if not key or label.count(".") != 1:
+        raise CommandError(
+            f"--hero {text}: write app.model:key, for example shop.order:42.", returncode=MISUSE
+        )
+    app_label, model = label.lower().split(".")
+    found = ContentType.objects.db_manager(using).filter(app_label=app_label, model=model).first()
+    if found is None:
+        raise CommandError(f"--hero {text}: there is no model {label}.", returncode=MISUSE)
+    try:
+        # Also for a model that is gone: its rows are still there to be found.
+        value = apps.get_model(label)._meta.pk.to_python(key)
+    except LookupError:
+        value = key
+    except ValidationError as error:
+        message = f"--hero {text}: {key!r} is no key of {label}: {' '.join(error.messages)}"
+        raise CommandError(message, returncode=MISUSE) from error
+    return {"hero_type": found, "hero_id": value}
+
+
+class SelectingCommand(BaseCommand):
+    """A command about some workflows."""
+
+    requires_system_checks: list[str] = []  # a command for emergencies must run when a check complains
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help="Write JSON.")
+        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
+        add_filters(parser)
+
+    def write_json(self, value: Any) -> None:
+        self.stdout.write(json.dumps(value, default=str, ensure_ascii=False))
+
+
+class ActionCommand(SelectingCommand):
+    """A command that does one thing to some workflows, named by ids or by filters."""
+
+    verb = ""
+    """What it does, for messages: "pause"."""
+    done = ""
+    """What has been done: "paused"."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("ids", nargs="*", metavar="ID", help="Workflows; leave out to choose by filters.")
+        super().add_arguments(parser)
+        parser.add_argument("--dry-run", action="store_true", help="Only say what would be done.")
+        parser.add_argument(
+            "--no-input", "--noinput", action="store_false", dest="interactive", help="Do not ask."
+        )
+        parser.add_argument("--by", help="Who does it, for the record. Default: this host's user.")
+        parser.add_argument("--reason", default="", help="Why, for the record.")
+
+    def act(self, workflow: Workflow, options: dict[str, Any]) -> None:
+        """Do it to one workflow."""
+        raise NotImplementedError
+
+    def describe(self, options: dict[str, Any]) -> str:
+        """Return what would be done, to put before "N workflows"."""
+        return self.verb
+
+    def prepare(self, options: dict[str, Any]) -> None:
+        """Refuse wrong options before anything is looked up."""
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        using = alias_of_option(options["using"])
+        self.prepare(options)
+        options["by"] = options["by"] or _host_user()
+        keys = self._keys(options, using)
+        if options["dry_run"]:
+            self._report_dry_run(keys, options)
+            return
+        if not options["ids"]:
+            self._confirm(len(keys), options)
+        results = list(self._each(keys, options, using))
+        failed = [result for result in results if result["error"] is not None]
+        if options["json"]:
+            self.write_json({"done": len(results) - len(failed), "failed": len(failed), "results": results})
+        else:
+            for result in failed:
+                self.stderr.write(f"{result['id']}: {result['error']}")
+            self.stdout.write(f"{len(results) - len(failed)} {self.done}, {len(failed)} failed.")
+        if failed:
+            raise SystemExit(FAILED)
+
+    def _keys(self, options: dict[str, Any], using: str) -> list[Any]:
+        if options["ids"] and has_filters(options):
+            raise CommandError("Give ids or filters, not both.", returncode=MISUSE)
+        if options["ids"]:
+            key = Workflow._meta.pk
+            try:
+                return [key.to_python(each) for each in options["ids"]]
+            except ValidationError as error:
+                raise CommandError(
+                    f"That is no workflow id: {' '.join(error.messages)}", returncode=MISUSE
+                ) from error
+        if not has_filters(options):
+            raise CommandError(
+                f"Which workflows? Give ids or filters; see {self.verb} --help.", returncode=MISUSE
+            )
+        return list(select(options, using).order_by("pk").values_list("pk", flat=True))
+
+    def _report_dry_run(self, keys: list[Any], options: dict[str, Any]) -> None:
+        if options["json"]:
+            self.write_json({"would": self.describe(options), "ids": keys})
+            return
+        self.stdout.write(f"Would {self.describe(options)} {len(keys)} workflow(s).")
+        for key in keys[:20]:
+            self.stdout.write(f"  {key}")
+        if len(keys) > 20:
+            self.stdout.write(f"  … and {len(keys) - 20} more")
+
+    def _confirm(self, count: int, options: dict[str, Any]) -> None:
+        if not options["interactive"] or not count:
+            return
+        if not sys.stdin.isatty():
+            raise CommandError(
+                f"This would {self.describe(options)} {count} workflow(s), and there is nobody to ask. Add "
+                "--no-input, or --dry-run to look first.",
+                returncode=MISUSE,
+            )
+        if input(f"{self.describe(options)} {count} workflow(s)? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise CommandError("Nothing was done.", returncode=MISUSE)
+
+    def _each(self, keys: list[Any], options: dict[str, Any], using: str) -> Iterator[dict[str, Any]]:
+        show = self._progress(len(keys), options)
+        for number, key in enumerate(keys, 1):
+            workflow = Workflow.objects.using(using).filter(pk=key).first()
+            error: str | None = None
+            if workflow is None:
+                error = f"there is no workflow {key} in {using!r}"
+            else:
+                try:
+                    self.act(workflow, options)
+                except GenevaDriveError as refused:
+                    error = str(refused)
+            show(number)
+            yield {"id": key, "error": error, "state": workflow.state if workflow is not None else None}
+
+    def _progress(self, total: int, options: dict[str, Any]) -> Callable[[int], None]:
+        def show(number: int) -> None:
+            if total >= 200 and number % 100 == 0 and not options["json"]:
+                self.stderr.write(f"{number} of {total}")
+
+        return show
+
+
+def _host_user() -> str:
+    try:
+        return f"{getpass.getuser()} (command line)"
+    except (KeyError, OSError):
+        return "command line"
