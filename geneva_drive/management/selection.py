@@ -17,7 +17,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections, router
 
 from geneva_drive import clock
-from geneva_drive.conf import settings
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import WorkflowState
@@ -162,7 +161,7 @@ class ActionCommand(SelectingCommand):
         """Do it to one workflow."""
         raise NotImplementedError
 
-    def describe(self, options: dict[str, Any]) -> str:
+    def describe(self, options: dict[str, Any]) -> str:  # noqa: ARG002 - for subclasses
         """Return what would be done, to put before "N workflows"."""
         return self.verb
 

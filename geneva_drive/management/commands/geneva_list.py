@@ -1,0 +1,102 @@
+"""``manage.py geneva_list``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from geneva_drive import clock
+from geneva_drive.management.selection import SelectingCommand, alias_of_option, select
+from geneva_drive.management.text import ago, in_words
+from geneva_drive.models.heroes import hero_label
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
+
+_COLUMNS = ("id", "type", "hero", "state", "step", "when", "error", "age")
+
+
+class Command(SelectingCommand):
+    help = (
+        "List workflows, the newest first; ongoing ones unless --all, --state or --type of an ended one is asked "
+        "for. Exit status: 0 also when there is none, 2 wrong use."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--all", action="store_true", help="Also finished and canceled ones.")
+        parser.add_argument("--limit", type=int, default=50, help="How many. Default: 50.")
+        parser.add_argument(
+            "--before", metavar="ID", help="Go on below this id, from the last line of a list."
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        using = alias_of_option(options["using"])
+        rows = select(options, using)
+        if not options["all"] and not options["state"]:
+            rows = rows.filter(state__in=ONGOING)
+        if options["before"]:
+            rows = rows.filter(pk__lt=Workflow._meta.pk.to_python(options["before"]))
+        limit = max(options["limit"], 1)
+        found = list(rows.defer("metadata", "job_options").order_by("-pk")[: limit + 1])
+        more, found = len(found) > limit, found[:limit]
+        lines = [line for line in self._describe(found, using)]
+        if options["json"]:
+            self.write_json({"workflows": lines, "more": more})
+            return
+        self._table(lines)
+        if more:
+            self.stdout.write(f"… more: --before {lines[-1]['id']}")
+
+    def _describe(self, found: list[Workflow], using: str) -> list[dict[str, Any]]:
+        now = clock.now(using)
+        keys = [workflow.pk for workflow in found]
+        executions = StepExecution.objects.using(using).filter(workflow_id__in=keys)
+        active = {
+            each.workflow_id: each for each in executions.filter(state__in=ACTIVE).defer("error_traceback")
+        }
+        paused = [workflow.pk for workflow in found if workflow.state == WorkflowState.PAUSED]
+        failed = executions.filter(workflow_id__in=paused, state=ExecutionState.FAILED).order_by("pk")
+        errors = {
+            (workflow, step): error
+            for workflow, step, error in failed.values_list("workflow_id", "step_name", "error_class")
+        }
+        return [
+            {
+                "id": workflow.pk,
+                "type": workflow.type,
+                "hero": hero_label(workflow),
+                "state": str(workflow.state),
+                "step": workflow.next_step_name,
+                "when": _when(active.get(workflow.pk), now),
+                "error": (errors.get((workflow.pk, workflow.next_step_name)) or "").rsplit(".", 1)[-1],
+                "age": in_words(now - clock.utc(workflow.created_at)),
+            }
+            for workflow in found
+        ]
+
+    def _table(self, lines: list[dict[str, Any]]) -> None:
+        if not lines:
+            self.stdout.write("No workflow matches. Finished and canceled ones are listed with --all.")
+            return
+        cells = [
+            {name: str(line[name] if line[name] is not None else "") for name in _COLUMNS} for line in lines
+        ]
+        widths = {name: max(len(name), *(len(cell[name]) for cell in cells)) for name in _COLUMNS}
+        for row in ({name: name for name in _COLUMNS}, *cells):
+            self.stdout.write("  ".join(row[name].ljust(widths[name]) for name in _COLUMNS).rstrip())
+
+
+def _when(execution: StepExecution | None, now: Any) -> str:
+    if execution is None:
+        return ""
+    if execution.state == ExecutionState.IN_PROGRESS:
+        return f"running for {in_words(now - clock.utc(execution.started_at or execution.created_at))}"
+    if execution.state == ExecutionState.WAITING:
+        return f"waiting for {in_words(now - clock.utc(execution.waiting_since or execution.created_at))}"
+    ahead = clock.utc(execution.scheduled_for) - now
+    if ahead > timedelta(0):
+        return f"due in {in_words(ahead)}"
+    return f"overdue by {in_words(-ahead)}" if -ahead > timedelta(seconds=1) else ago(now, now)
