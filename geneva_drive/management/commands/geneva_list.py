@@ -42,7 +42,7 @@ class Command(SelectingCommand):
         limit = max(options["limit"], 1)
         found = list(rows.defer("metadata", "job_options").order_by("-pk")[: limit + 1])
         more, found = len(found) > limit, found[:limit]
-        lines = [line for line in self._describe(found, using)]
+        lines = self._describe(found, using)
         if options["json"]:
             self.write_json({"workflows": lines, "more": more})
             return

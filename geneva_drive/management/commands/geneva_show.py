@@ -21,7 +21,7 @@ _MARKS = {
     "done": "✓",
     "skipped": "»",
     "failed": "✗",
-    "canceled": "–",
+    "canceled": "-",
     "current": "▶",
     "to come": "·",
     "gravestone": "†",
