@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Act = Callable[["Workflow", datetime, Pending], StepExecution | None]
 
-__all__ = ["cancel", "pause", "resume", "resume_at", "skip"]
+__all__ = ["cancel", "pause", "reschedule", "resume", "resume_at", "skip"]
 
 _NO_WAIT = timedelta(0)
 
@@ -153,6 +153,22 @@ def cancel(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
         transitions.move(locked, WorkflowState.CANCELED, now=now, next_step_name=None, pending=pending)
 
     _control(workflow, "cancel", act, by=by, reason=reason)
+
+
+def reschedule(
+    workflow: Workflow, at: datetime | None, *, by: AbstractBaseUser | str | None, reason: str
+) -> None:
+    def act(locked: Workflow, now: datetime, pending: Pending) -> StepExecution | None:
+        execution = lock_active_execution(locked)
+        if execution is None or execution.state != ExecutionState.SCHEDULED:
+            raise InvalidStateError(
+                f"{locked} is {locked.state} and has no scheduled step that could be moved in time."
+            )
+        transitions.reschedule(execution, at=now if at is None else clock.utc(at))
+        transitions.flush(execution)
+        return execution
+
+    _control(workflow, "reschedule", act, by=by, reason=reason, at=at)
 
 
 def _go_on_at(

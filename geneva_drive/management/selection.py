@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections, router
 
-from geneva_drive import clock
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.selecting import Selection
 from geneva_drive.states import WorkflowState
 
 __all__ = ["FAILED", "MISUSE", "ActionCommand", "SelectingCommand", "alias_of_option", "duration"]
@@ -72,57 +71,26 @@ def add_filters(parser: CommandParser) -> None:
     )
 
 
-_FILTERS = ("type", "state", "step", "hero", "error", "queue", "overdue", "stranded")
-
-
-def has_filters(options: dict[str, Any]) -> bool:
-    # An --overdue without a duration is zero, and a filter all the same.
-    return any(options[name] or options[name] == timedelta(0) for name in _FILTERS)
+def selection_of(options: dict[str, Any]) -> Selection:
+    """Return what the options ask for."""
+    return Selection(
+        type=options["type"],
+        states=tuple(options["state"] or ()),
+        step=options["step"],
+        hero=options["hero"],
+        error=options["error"],
+        queue=options["queue"],
+        overdue=options["overdue"],
+        stranded=options["stranded"],
+    )
 
 
 def select(options: dict[str, Any], using: str) -> Any:
     """Return the queryset that the filters describe."""
-    rows: Any = Workflow.objects.using(using)
-    if options["type"]:
-        rows = rows.of_type(options["type"])
-    if options["state"]:
-        rows = rows.filter(state__in=options["state"])
-    if options["step"]:
-        rows = rows.at_step(options["step"])
-    if options["hero"]:
-        rows = rows.filter(**_hero(options["hero"], using))
-    if options["error"]:
-        rows = rows.with_error(options["error"])
-    if options["queue"]:
-        rows = rows.on_queue(options["queue"])
-    if options["overdue"] is not None:
-        rows = rows.overdue(clock.now(using) - options["overdue"])
-    if options["stranded"]:
-        rows = rows.stranded()
-    return rows
-
-
-def _hero(text: str, using: str) -> dict[str, Any]:
-    from django.contrib.contenttypes.models import ContentType
-
-    label, _, key = text.partition(":")
-    if not key or label.count(".") != 1:
-        raise CommandError(
-            f"--hero {text}: write app.model:key, for example shop.order:42.", returncode=MISUSE
-        )
-    app_label, model = label.lower().split(".")
-    found = ContentType.objects.db_manager(using).filter(app_label=app_label, model=model).first()
-    if found is None:
-        raise CommandError(f"--hero {text}: there is no model {label}.", returncode=MISUSE)
     try:
-        # Also for a model that is gone: its rows are still there to be found.
-        value = apps.get_model(label)._meta.pk.to_python(key)
-    except LookupError:
-        value = key
-    except ValidationError as error:
-        message = f"--hero {text}: {key!r} is no key of {label}: {' '.join(error.messages)}"
-        raise CommandError(message, returncode=MISUSE) from error
-    return {"hero_type": found, "hero_id": value}
+        return selection_of(options).apply(Workflow.objects.using(using), using)
+    except ValueError as error:
+        raise CommandError(f"--hero {error}", returncode=MISUSE) from error
 
 
 class SelectingCommand(BaseCommand):
@@ -190,7 +158,7 @@ class ActionCommand(SelectingCommand):
             raise SystemExit(FAILED)
 
     def _keys(self, options: dict[str, Any], using: str) -> list[Any]:
-        if options["ids"] and has_filters(options):
+        if options["ids"] and selection_of(options):
             raise CommandError("Give ids or filters, not both.", returncode=MISUSE)
         if options["ids"]:
             key = Workflow._meta.pk
@@ -200,7 +168,7 @@ class ActionCommand(SelectingCommand):
                 raise CommandError(
                     f"That is no workflow id: {' '.join(error.messages)}", returncode=MISUSE
                 ) from error
-        if not has_filters(options):
+        if not selection_of(options):
             raise CommandError(
                 f"Which workflows? Give ids or filters; see {self.verb} --help.", returncode=MISUSE
             )

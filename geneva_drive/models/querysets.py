@@ -83,6 +83,10 @@ class WorkflowQuerySet(models.QuerySet[_W_co]):
             executions__scheduled_for__lt=before,
         )
 
+    def waiting_since(self, before: datetime) -> Self:
+        """Return those that have been parked for a signal since before ``before``."""
+        return self.filter(executions__state=ExecutionState.WAITING, executions__waiting_since__lt=before)
+
     def stranded(self) -> Self:
         """Return ongoing ones that stand at a step, or are of a class, that this code does not declare."""
         known = models.Q(pk__in=[])

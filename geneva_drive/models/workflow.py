@@ -354,6 +354,21 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
         """``app.model key`` of the hero, without a query for it, or "" for a workflow without one."""
         return hero_label(self)
 
+    def reschedule(
+        self, at: datetime | None = None, *, by: AbstractBaseUser | str | None = None, reason: str = ""
+    ) -> Self:
+        """Move the scheduled step in time: to ``at``, or to now.
+
+        On a paused workflow the step keeps its new time and runs after ``resume()``.
+
+        Raises
+        ------
+        InvalidStateError
+            No step is scheduled.
+        """
+        controls.reschedule(self, at, by=by, reason=reason)
+        return self
+
     @property
     def hero_given(self) -> models.Model | None:
         """The hero that this instance was made with or has looked up; no query."""
