@@ -1,0 +1,8 @@
+"""Workflows in Django's admin: a list, a page for each, an overview, and what can be done by hand."""
+
+from __future__ import annotations
+
+from geneva_drive.admin.inlines import WorkflowInline
+from geneva_drive.admin.workflow_admin import WorkflowAdmin
+
+__all__ = ["WorkflowAdmin", "WorkflowInline"]

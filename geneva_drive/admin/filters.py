@@ -1,0 +1,185 @@
+"""The list's filters. Each asks for one part of a `Selection`, so that background work can ask the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from django.contrib.admin import SimpleListFilter
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from geneva_drive import clock
+from geneva_drive.conf import settings
+from geneva_drive.housekeeping import buckets
+from geneva_drive.models.registry import registry
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.selecting import Selection
+from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
+
+__all__ = ["FILTERS", "selection_of"]
+
+_CHOICES = 100
+_NEWEST_PAUSED = 500
+
+
+class _Filter(SimpleListFilter):
+    """One part of the selection, from one parameter."""
+
+    part: ClassVar[str]
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return self.choices_on(model_admin.alias(request), request)
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        raise NotImplementedError
+
+    def has_output(self) -> bool:
+        return True
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:  # noqa: ARG002
+        value = self.value()
+        if not value:
+            return queryset
+        return Selection(**{self.part: self.read(value, queryset.db)}).apply(queryset, queryset.db)
+
+    @classmethod
+    def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
+        return value
+
+
+class TypeFilter(_Filter):
+    title, parameter_name, part = _("type"), "type", "type"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        labels = {cls._geneva.label for cls in registry.all()}
+        return [(label, label) for label in sorted(labels)]
+
+
+class StateFilter(_Filter):
+    title, parameter_name, part = _("state"), "state", "states"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return [("ongoing", _("ongoing")), *WorkflowState.choices]
+
+    @classmethod
+    def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
+        return tuple(str(state) for state in ONGOING) if value == "ongoing" else (value,)
+
+
+class StepFilter(_Filter):
+    title, parameter_name, part = _("step"), "step", "step"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        cls = registry.get(request.GET.get("type", ""))
+        names = cls.steps.names if cls is not None else ()
+        chosen = request.GET.get("step")
+        if chosen and chosen not in names:
+            names = (chosen, *names)
+        return [(name, name) for name in names] or [("", _("choose a type first"))]
+
+
+class ErrorFilter(_Filter):
+    title, parameter_name, part = _("error"), "error", "error"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        paused = Workflow.objects.using(using).paused().order_by("-transitioned_at")
+        keys = list(paused.values_list("pk", flat=True)[:_NEWEST_PAUSED])
+        failed = StepExecution.objects.using(using).filter(
+            workflow_id__in=keys, state=ExecutionState.FAILED, error_class__isnull=False
+        )
+        names = failed.order_by("error_class").values_list("error_class", flat=True).distinct()[:_CHOICES]
+        return [(name, name.rsplit(".", 1)[-1]) for name in names]
+
+
+class QueueFilter(_Filter):
+    title, parameter_name, part = _("queue"), "queue", "queue"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return [(queue, queue) for queue in sorted({queue for _, queue in buckets(using)})]
+
+
+class OverdueFilter(_Filter):
+    title, parameter_name, part = _("overdue"), "overdue", "overdue"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return [("any", _("at all")), ("long", _("beyond the limit")), ("day", _("for more than a day"))]
+
+    @classmethod
+    def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
+        return {"long": settings.OVERDUE_AFTER, "day": timedelta(days=1)}.get(value, timedelta(seconds=1))
+
+
+class WaitingFilter(_Filter):
+    title, parameter_name, part = _("waiting for a signal"), "waiting", "waiting_longer"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return [("any", _("at all")), ("long", _("too long"))]
+
+    @classmethod
+    def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
+        return settings.WAITING_TOO_LONG if value == "long" else timedelta(0)
+
+
+class StrandedFilter(_Filter):
+    title, parameter_name, part = _("stranded"), "stranded", "stranded"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return [("yes", _("step or class missing"))]
+
+    @classmethod
+    def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
+        return value == "yes"
+
+
+_SPANS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
+
+
+class _Since(_Filter):
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return [
+            ("hour", _("in the last hour")),
+            ("day", _("in the last day")),
+            ("week", _("in the last week")),
+        ]
+
+    @classmethod
+    def read(cls, value: str, using: str) -> datetime | None:
+        span = _SPANS.get(value)
+        return None if span is None else clock.now(using) - span
+
+
+class CreatedFilter(_Since):
+    title, parameter_name, part = _("created"), "created", "created_after"
+
+
+class MovedFilter(_Since):
+    title, parameter_name, part = _("ended or paused"), "moved", "moved_after"
+
+
+FILTERS: tuple[type[_Filter], ...] = (
+    StateFilter,
+    TypeFilter,
+    StepFilter,
+    ErrorFilter,
+    QueueFilter,
+    OverdueFilter,
+    WaitingFilter,
+    StrandedFilter,
+    CreatedFilter,
+    MovedFilter,
+)
+
+
+def selection_of(parameters: Any, using: str) -> Selection:
+    """Return the selection that a list's query string asks for."""
+    parts: dict[str, Any] = {}
+    for each in FILTERS:
+        value = parameters.get(each.parameter_name)
+        if value:
+            parts[each.part] = each.read(value, using)
+    if parameters.get("q"):
+        parts["search"] = parameters["q"]
+    return Selection(**parts)

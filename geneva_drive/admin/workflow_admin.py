@@ -1,0 +1,248 @@
+"""The admin of workflows: looked at by those who may view, moved by those who may do so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from geneva_drive import clock
+from geneva_drive.admin import acting, overview, pages
+from geneva_drive.admin.actions import ACTIONS, Action
+from geneva_drive.admin.filters import FILTERS
+from geneva_drive.admin.paging import CappedPaginator, WorkflowChangeList
+from geneva_drive.admin.presenting import hero_link, in_words, pill, relative
+from geneva_drive.admin.widgets import media as json_media
+from geneva_drive.models.registry import registry
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.selecting import search
+from geneva_drive.states import ExecutionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["WorkflowAdmin"]
+
+
+def _bulk(action: Action) -> Callable[[Any, HttpRequest, Any], HttpResponseBase]:
+    """Make the list's action: it only asks; what is asked is done by a POST of the answer."""
+
+    def ask(model_admin: WorkflowAdmin, request: HttpRequest, queryset: Any) -> HttpResponseBase:
+        return acting.ask_many(model_admin, request, action, queryset)
+
+    ask.__name__ = action.name
+    ask.short_description = action.title  # type: ignore[attr-defined]
+    return ask
+
+
+@admin.register(Workflow)
+class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Rows are looked at, never edited; Django's add, change and delete permissions grant nothing."""
+
+    list_display = (
+        "shown_id",
+        "shown_type",
+        "shown_hero",
+        "shown_state",
+        "shown_step",
+        "shown_due",
+        "shown_age",
+    )
+    list_display_links = ("shown_id",)
+    list_filter = FILTERS
+    list_per_page = 50
+    list_max_show_all = 50
+    show_full_result_count = False
+    paginator = CappedPaginator
+    ordering = ("-pk",)
+    search_fields = ("pk",)
+    search_help_text = _("An id, a hero's key, a hero's model (shop.order), or both (shop.order:42)")
+    actions = [_bulk(action) for action in ACTIONS]  # type: ignore[assignment]
+    change_list_template = "geneva_drive/admin/workflow_list.html"
+
+    class Media:
+        css = {"all": ["geneva_drive/workflows.css"]}
+
+    # -- what is shown
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[WorkflowChangeList]:  # noqa: ARG002
+        return WorkflowChangeList
+
+    def alias(self, request: HttpRequest) -> str:
+        """Return the database that this admin looks at."""
+        return str(self.get_queryset(request).db)
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return (
+            super()
+            .get_queryset(request)
+            .defer("metadata", "job_options", "ongoing_key")
+            .prefetch_related("hero")
+        )
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:  # noqa: ARG002
+        return (queryset.filter(search(search_term, queryset.db)) if search_term else queryset), False
+
+    def get_ordering(self, request: HttpRequest) -> Sequence[str]:  # noqa: ARG002
+        return self.ordering
+
+    def get_sortable_by(self, request: HttpRequest) -> Sequence[str]:  # noqa: ARG002
+        # By any other column a million rows would have to be sorted.
+        return ()
+
+    @admin.display(description=_("workflow"))
+    def shown_id(self, workflow: Workflow) -> str:
+        return str(workflow.pk)
+
+    @admin.display(description=_("type"))
+    def shown_type(self, workflow: Workflow) -> str:
+        if registry.get(workflow.type) is None:
+            return format_html("{} {}", workflow.type, pill("not declared", gettext("class missing")))
+        return workflow.type
+
+    @admin.display(description=_("hero"))
+    def shown_hero(self, workflow: Workflow) -> str:
+        return hero_link(workflow, self.admin_site)
+
+    @admin.display(description=_("state"))
+    def shown_state(self, workflow: Workflow) -> str:
+        return pill(workflow.state, workflow.get_state_display())
+
+    @admin.display(description=_("step"))
+    def shown_step(self, workflow: Workflow) -> str:
+        name = workflow.next_step_name
+        if name is None:
+            return "–"
+        error = getattr(workflow, "shown_error", None)
+        shown = (
+            name if error is None else format_html("{}<br><small>{}</small>", name, error.rsplit(".", 1)[-1])
+        )
+        if registry.get(workflow.type) is not None and workflow.steps.resolve(name) is None:
+            return format_html("{} {}", shown, pill("not declared", gettext("not declared")))
+        return shown
+
+    @admin.display(description=_("due"))
+    def shown_due(self, workflow: Workflow) -> str:
+        execution, now = getattr(workflow, "shown_active", None), getattr(workflow, "shown_now", None)
+        if execution is None or now is None:
+            return "–"
+        if execution.state == ExecutionState.IN_PROGRESS:
+            since = now - clock.utc(execution.started_at or execution.created_at)
+            return gettext("running for %(time)s") % {"time": in_words(since)}
+        if execution.state == ExecutionState.WAITING:
+            since = now - clock.utc(execution.waiting_since or execution.created_at)
+            return gettext("waiting for %(time)s") % {"time": in_words(since)}
+        if execution.held:
+            return gettext("held")
+        late = now - clock.utc(execution.scheduled_for)
+        if late.total_seconds() > 1:
+            return pill("failed", gettext("overdue by %(time)s") % {"time": in_words(late)})
+        return relative(execution.scheduled_for, now)
+
+    @admin.display(description=_("started"))
+    def shown_age(self, workflow: Workflow) -> str:
+        now = getattr(workflow, "shown_now", None) or clock.now(workflow._state.db)
+        return relative(workflow.created_at, now)
+
+    # -- who may what
+
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+        # Not Django's "may change, so may view": change grants nothing here.
+        return bool(request.user.has_perm("geneva_drive.view_workflow"))
+
+    def may(self, request: HttpRequest, action: Action) -> bool:
+        """Whether the user has the action's own permission."""
+        return bool(request.user.has_perm(f"geneva_drive.{action.permission}"))
+
+    def require(self, request: HttpRequest, permission: str) -> None:
+        """Refuse a user without view permission and the one named."""
+        if not self.has_view_permission(request) or not request.user.has_perm(f"geneva_drive.{permission}"):
+            raise PermissionDenied
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        allowed = {action.name for action in ACTIONS if self.may(request, action)}
+        return {name: what for name, what in super().get_actions(request).items() if name in allowed}
+
+    # -- pages
+
+    def get_urls(self) -> list[URLPattern]:
+        def wrap(view: Callable[..., HttpResponseBase]) -> Any:
+            def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+                return view(self, request, *args, **kwargs)
+
+            return self.admin_site.admin_view(wrapped)
+
+        return [
+            path("overview/", wrap(overview.overview), name="geneva_drive_overview"),
+            path("removed-steps/", wrap(overview.removed_steps), name="geneva_drive_removed_steps"),
+            path("start/", wrap(acting.start), name="geneva_drive_start"),
+            path("many/<str:name>/", wrap(acting.act_on_many), name="geneva_drive_act_on_many"),
+            path("<path:object_id>/act/<str:name>/", wrap(acting.act_on_one), name="geneva_drive_act"),
+            *super().get_urls(),
+        ]
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: Any = None,  # noqa: ARG002
+    ) -> HttpResponse:
+        """Show one workflow."""
+        workflow = self.find(request, object_id)
+        if request.method not in ("GET", "HEAD"):
+            raise PermissionDenied
+        context = {
+            **self.admin_site.each_context(request),
+            **pages.workflow_page(self, request, workflow),
+            **(extra_context or {}),
+        }
+        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        return TemplateResponse(request, "geneva_drive/admin/workflow.html", context)
+
+    def find(self, request: HttpRequest, object_id: str) -> Workflow:
+        """Return the workflow of a page, or answer 403 or 404."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        workflow = self.get_object(request, unquote(object_id))
+        if workflow is None:
+            raise Http404(gettext("There is no workflow %(id)s.") % {"id": object_id})
+        found: Workflow = workflow
+        return found
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        context = {
+            "title": gettext("Workflows"),
+            "may_start": request.user.has_perm("geneva_drive.start_workflow"),
+            **(extra_context or {}),
+        }
+        return super().changelist_view(request, context)
+
+    def url_of(self, workflow: Workflow) -> str:
+        return reverse(f"{self.admin_site.name}:geneva_drive_workflow_change", args=[workflow.pk])
+
+    def url(self, name: str, *arguments: Any) -> str:
+        return reverse(f"{self.admin_site.name}:{name}", args=arguments)
+
+    def page_media(self) -> Any:
+        return self.media + json_media()
+
+    def tell(self, request: HttpRequest, message: str, level: int = messages.SUCCESS) -> None:
+        self.message_user(request, message, level)
