@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -136,15 +137,11 @@ def used_hero_types(using: str) -> Iterator[int]:
 def search(text: str, using: str) -> Q:
     """Return the condition for a search: an id, a hero's key, a hero's model, or ``app.model:key``."""
     term = text.strip()
-    try:
+    with contextlib.suppress(ValueError):
         return _hero(term, using)
-    except ValueError:
-        pass
     found = Q(pk__in=[])
-    try:
+    with contextlib.suppress(ValidationError):
         found |= Q(pk=Workflow._meta.pk.to_python(term))
-    except ValidationError:
-        pass
     types = list(used_hero_types(using))
     by_model = ContentType.objects.db_manager(using).filter(pk__in=types)
     app_label, _, model = term.lower().rpartition(".")
@@ -152,14 +149,11 @@ def search(text: str, using: str) -> Q:
     keys = list(named.values_list("pk", flat=True))
     if keys:
         found |= Q(hero_type_id__in=keys)
-    try:
-        Workflow._meta.get_field("hero_id").get_prep_value(term)
+    with contextlib.suppress(HeroKeyError, ValueError, TypeError, ValidationError):
         key_condition = Q(hero_type_id__in=types, hero_id=term)
         # Whether the key fits the column is known only when it is prepared for this database.
         str(Workflow._base_manager.using(using).filter(key_condition).query)
         found |= key_condition
-    except (HeroKeyError, ValueError, TypeError, ValidationError):
-        pass
     return found
 
 

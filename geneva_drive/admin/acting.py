@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
@@ -349,8 +348,3 @@ def start(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBase:
         back=model_admin.url("geneva_drive_workflow_changelist"),
     )
     return TemplateResponse(request, "geneva_drive/admin/start.html", context)
-
-
-def link_to_list(model_admin: WorkflowAdmin, **parameters: Any) -> str:
-    """Return the list's address with these filters."""
-    return model_admin.url("geneva_drive_workflow_changelist") + "?" + urlencode(parameters)

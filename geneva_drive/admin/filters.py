@@ -30,7 +30,7 @@ class _Filter(SimpleListFilter):
 
     part: ClassVar[str]
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:
         return self.choices_on(model_admin.alias(request), request)
 
     def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:

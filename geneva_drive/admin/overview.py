@@ -35,11 +35,8 @@ def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBa
         raise PermissionDenied
     using = model_admin.alias(request)
     now = clock.now(using)
-    from geneva_drive.admin.acting import link_to_list  # noqa: PLC0415 - that module knows this page's sibling
 
-    def link(**parameters: Any) -> str:
-        return link_to_list(model_admin, **parameters)
-
+    link = model_admin.list_url
     context = {
         **model_admin.admin_site.each_context(request),
         "title": _("Overview of workflows"),
@@ -74,7 +71,7 @@ def _types(using: str, link: Any) -> list[dict[str, Any]]:
                 "missing": registry.get(label) is None,
                 "url": link(type=label),
                 "cells": [(by_state.get(name, 0), link(type=label, state=name), name) for name in _COLUMNS],
-                "ratio": f"{paused / ongoing:.1%}" if ongoing else "–",
+                "ratio": f"{paused / ongoing:.1%}" if ongoing else "-",
                 "stack": [
                     (tone, max(5, round(by_state.get(name, 0) / ongoing * 20) * 5))
                     for name, tone in _STACK_TONES.items()
@@ -181,7 +178,6 @@ def removed_steps(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpRespo
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     using = model_admin.alias(request)
-    from geneva_drive.admin.acting import link_to_list  # noqa: PLC0415 - as above
 
     graves = []
     for each in removed_steps_in_flight(using):
@@ -193,8 +189,8 @@ def removed_steps(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpRespo
                 "step": each.step,
                 "executions": each.executions,
                 "landing": each.landing,
-                "landing_url": link_to_list(model_admin, type=each.type, step=each.step),
-                "type_url": link_to_list(model_admin, type=each.type, state="ongoing"),
+                "landing_url": model_admin.list_url(type=each.type, step=each.step),
+                "type_url": model_admin.list_url(type=each.type, state="ongoing"),
                 "location": str(location) if location is not None else "",
                 "deletable": each.can_be_deleted,
             }
@@ -205,8 +201,8 @@ def removed_steps(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpRespo
             "step": each.step,
             "workflows": each.workflows,
             "states": ", ".join(f"{count} {state}" for state, count in sorted(each.states.items())),
-            "url": link_to_list(
-                model_admin, type=each.type, state="ongoing", **({"step": each.step} if each.step else {})
+            "url": model_admin.list_url(
+                type=each.type, state="ongoing", **({"step": each.step} if each.step else {})
             ),
         }
         for each in undeclared_in_flight(using)

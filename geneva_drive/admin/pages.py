@@ -185,7 +185,7 @@ def _attempt(execution: StepExecution, first: Any, whole: timedelta, now: Any) -
         started=relative(execution.started_at or execution.scheduled_for, now),
         pill=pill(word, str(execution.get_outcome_display() or execution.get_state_display())),
         tone=tone(word),
-        took=in_words(took) if took is not None else "–",
+        took=in_words(took) if took is not None else "-",
         left=left,
         width=width,
         progress=_progress(execution),

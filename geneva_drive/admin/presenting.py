@@ -80,7 +80,7 @@ def in_words(delta: timedelta) -> str:
 def relative(moment: datetime | None, now: datetime) -> SafeString | str:
     """Return a time relative to now, with the exact one on hover."""
     if moment is None:
-        return "–"
+        return "-"
     exact = clock.utc(moment)
     ahead = exact - now
     if abs(ahead) < timedelta(seconds=1):
@@ -96,7 +96,7 @@ def relative(moment: datetime | None, now: datetime) -> SafeString | str:
 def hero_link(workflow: Workflow, site: AdminSite) -> SafeString | str:
     """Return the hero, linked to its own admin page where there is one."""
     if workflow.hero_type_id is None:
-        return "–"
+        return "-"
     content_type = ContentType.objects.db_manager(workflow._state.db).get_for_id(workflow.hero_type_id)
     name = f"{content_type.app_label}.{content_type.model} {workflow.hero_id}"
     try:

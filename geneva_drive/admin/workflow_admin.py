@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
@@ -120,7 +121,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def shown_step(self, workflow: Workflow) -> str:
         name = workflow.next_step_name
         if name is None:
-            return "–"
+            return "-"
         error = getattr(workflow, "shown_error", None)
         shown = (
             name if error is None else format_html("{}<br><small>{}</small>", name, error.rsplit(".", 1)[-1])
@@ -133,7 +134,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def shown_due(self, workflow: Workflow) -> str:
         execution, now = getattr(workflow, "shown_active", None), getattr(workflow, "shown_now", None)
         if execution is None or now is None:
-            return "–"
+            return "-"
         if execution.state == ExecutionState.IN_PROGRESS:
             since = now - clock.utc(execution.started_at or execution.created_at)
             return gettext("running for %(time)s") % {"time": in_words(since)}
@@ -202,8 +203,8 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self,
         request: HttpRequest,
         object_id: str,
-        form_url: str = "",
-        extra_context: Any = None,  # noqa: ARG002
+        form_url: str = "",  # noqa: ARG002
+        extra_context: Any = None,
     ) -> HttpResponse:
         """Show one workflow."""
         workflow = self.find(request, object_id)
@@ -240,6 +241,10 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def url(self, name: str, *arguments: Any) -> str:
         return reverse(f"{self.admin_site.name}:{name}", args=arguments)
+
+    def list_url(self, **parameters: Any) -> str:
+        """Return the list's address with these filters."""
+        return f"{self.url('geneva_drive_workflow_changelist')}?{urlencode(parameters)}"
 
     def page_media(self) -> Any:
         return self.media + json_media()
