@@ -1,0 +1,224 @@
+"""What the admin's pages show."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
+
+from geneva_drive import Workflow
+from geneva_drive.models import Process, StepExecution
+from geneva_drive.testing import run_next_step, run_to_end, travel
+from tests.admin.conftest import url
+from tests.management.test_actions import started, stumbled
+from tests.testapp.models import Order
+
+pytestmark = pytest.mark.django_db
+
+LIST = "geneva_drive_workflow_changelist"
+PAGE = "geneva_drive_workflow_change"
+
+NASTY = "<script>alert('x')</script>"
+
+
+def text(response: Any) -> str:
+    assert response.status_code == 200, response.status_code
+    content: str = response.content.decode()
+    return content
+
+
+class TestList:
+    def test_shows_where_workflows_stand(self, admin_client_: Client) -> None:
+        (ready,) = started()
+        failed = stumbled()
+        page = text(admin_client_.get(url(LIST)))
+        assert str(ready.hero) in page
+        assert "ValueError" in page
+        assert url(PAGE, failed.pk) in page
+
+    @pytest.mark.parametrize(
+        ("query", "wanted"),
+        [
+            ("state=paused", {"failed"}),
+            ("state=ongoing", {"ready", "failed"}),
+            ("state=finished", {"ended"}),
+            ("type=testapp.FiveSteps", {"ready", "ended"}),
+            ("type=testapp.FiveSteps&step=one", {"ready"}),
+            ("error=builtins.ValueError", {"failed"}),
+            ("queue=default", {"ready"}),
+            ("queue=mail", set()),
+            ("overdue=any", {"ready"}),
+            ("overdue=day", set()),
+            ("waiting=any", set()),
+            ("stranded=yes", set()),
+            ("created=hour", {"ready", "failed", "ended"}),
+            ("moved=hour", {"failed", "ended"}),
+            ("state=paused&type=testapp.FiveSteps", set()),
+        ],
+    )
+    def test_filters(self, admin_client_: Client, query: str, wanted: set[str]) -> None:
+        (ready,) = started()
+        failed = stumbled()
+        (ended,) = started()
+        run_to_end(ended)
+        names = {ready.pk: "ready", failed.pk: "failed", ended.pk: "ended"}
+        with travel(timedelta(minutes=1)):
+            response = admin_client_.get(f"{url(LIST)}?{query}")
+        found = {names[each.pk] for each in response.context["cl"].result_list}
+        assert found == wanted
+
+    def test_searches_by_id_hero_key_and_hero_model(self, admin_client_: Client) -> None:
+        first, second = started(2)
+        heroless = stumbled()
+        cases = {
+            str(heroless.pk): {heroless.pk} | {w.pk for w in (first, second) if w.hero_id == heroless.pk},
+            f"testapp.order:{second.hero_id}": {second.pk},
+            "testapp.order": {first.pk, second.pk},
+            "order": {first.pk, second.pk},
+            "no such thing": set(),
+        }
+        for term, wanted in cases.items():
+            response = admin_client_.get(url(LIST), {"q": term})
+            assert {each.pk for each in response.context["cl"].result_list} == wanted, term
+
+    def test_costs_as_many_queries_for_many_as_for_few(self, admin_client_: Client) -> None:
+        def queries() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                text(admin_client_.get(url(LIST)))
+            return len(captured)
+
+        stumbled()
+        started(2)
+        queries()
+        few = queries()
+        started(30)
+        assert queries() == few
+
+    def test_shows_rows_of_a_class_and_a_hero_that_are_gone(self, admin_client_: Client) -> None:
+        gone, orphan = started(2)
+        Workflow.objects.filter(pk=gone.pk).update(type="testapp.Gone")
+        Order.objects.filter(pk=orphan.hero_id).delete()
+        page = text(admin_client_.get(url(LIST)))
+        assert "class missing" in page
+        assert "deleted" in page
+        text(admin_client_.get(url(PAGE, gone.pk)))
+        text(admin_client_.get(url(PAGE, orphan.pk)))
+
+    def test_has_no_inline_script_or_style_of_ours(self, admin_client_: Client) -> None:
+        stumbled()
+        for name in ("geneva_drive_overview", "geneva_drive_removed_steps", "geneva_drive_start"):
+            page = text(admin_client_.get(url(name)))
+            assert "style=" not in page
+            assert "onclick" not in page
+
+
+class TestWorkflowPage:
+    def test_tells_what_happened_at_each_step(self, admin_client_: Client) -> None:
+        (workflow,) = started()
+        run_next_step(workflow)
+        page = text(admin_client_.get(url(PAGE, workflow.pk)))
+        for name in ("one", "two", "buried", "three", "four", "five"):
+            assert f"<b>{name}</b>" in page
+        assert 'class="gd-quiet gd-grave"' in page
+        assert 'aria-current="step"' in page
+        assert str(workflow.hero) in page
+
+    def test_escapes_everything(self, admin_client_: Client) -> None:
+        workflow = stumbled()
+        StepExecution.objects.filter(workflow=workflow, step_name="second").update(
+            error_message=NASTY, error_traceback=NASTY, error_class=NASTY, metadata={"x": NASTY}
+        )
+        workflow.resume(by=NASTY, reason=NASTY)
+        Workflow.objects.filter(pk=workflow.pk).update(metadata={"x": NASTY})
+        order = Order.objects.create(number=NASTY)
+        page = text(admin_client_.get(url(PAGE, workflow.pk)))
+        assert NASTY not in page
+        assert page.count("&lt;script&gt;") >= 6
+        assert order.number == NASTY
+
+    def test_offers_what_the_state_allows(self, admin_client_: Client) -> None:
+        workflow = stumbled()
+        page = text(admin_client_.get(url(PAGE, workflow.pk)))
+        assert "Resume: run second" in page
+        assert "Skip second…" in page
+        assert "Run now" not in page
+        workflow.cancel()
+        page = text(admin_client_.get(url(PAGE, workflow.pk)))
+        assert 'class="gd-tools"' not in page
+
+    def test_of_nothing_is_not_found(self, admin_client_: Client) -> None:
+        assert admin_client_.get(url(PAGE, 10**8)).status_code == 404
+        assert admin_client_.get(url(PAGE, "x")).status_code == 404
+
+
+class TestOverview:
+    def test_counts_and_links_to_what_it_counts(self, admin_client_: Client) -> None:
+        started(3)
+        stumbled()
+        (stranded,) = started()
+        Workflow.objects.filter(pk=stranded.pk).update(type="testapp.Gone")
+        response = admin_client_.get(url("geneva_drive_overview"))
+        page = text(response)
+        cards = {str(card["label"]): card for card in response.context["cards"]}
+        assert cards["paused"]["count"] == 1
+        assert cards["stranded: code missing"]["count"] == 1
+        assert cards["live processes"]["count"] == 0
+        assert "class missing" in page
+        for card in cards.values():
+            if not card["url"].startswith("#"):
+                rows = admin_client_.get(card["url"]).context["cl"].result_list
+                assert len(rows) == card["count"], card["label"]
+        (by_type,) = [each for each in response.context["types"] if each["label"] == "testapp.FiveSteps"]
+        assert by_type["cells"][0][0] == 3
+
+    def test_shows_processes_with_what_they_run(self, admin_client_: Client) -> None:
+        (workflow,) = started()
+        created = workflow.executions.get().created_at
+        process = Process.objects.create(
+            hostname="somewhere", pid=7, kind="worker", started_at=created, heartbeat_at=created
+        )
+        StepExecution.objects.update(state="in_progress", process=process, started_at=created)
+        page = text(admin_client_.get(url("geneva_drive_overview")))
+        assert "somewhere · 7" in page
+        assert url(PAGE, workflow.pk) in page
+        with travel(timedelta(hours=1)):
+            assert "dead" in text(admin_client_.get(url("geneva_drive_overview")))
+
+    def test_is_empty_with_words(self, admin_client_: Client) -> None:
+        page = text(admin_client_.get(url("geneva_drive_overview")))
+        assert "No workflow has been started yet" in page
+        assert "No process runs steps" in page
+
+
+class TestRemovedSteps:
+    def test_says_which_gravestones_can_go(self, admin_client_: Client) -> None:
+        assert "can be deleted now" in text(admin_client_.get(url("geneva_drive_removed_steps")))
+        (workflow,) = started()
+        StepExecution.objects.filter(workflow=workflow).update(step_name="buried")
+        Workflow.objects.filter(pk=workflow.pk).update(next_step_name="buried")
+        response = admin_client_.get(url("geneva_drive_removed_steps"))
+        (grave,) = [each for each in response.context["graves"] if each["step"] == "buried"]
+        assert (grave["executions"], grave["landing"], grave["deletable"]) == (1, 1, False)
+        rows = admin_client_.get(grave["landing_url"]).context["cl"].result_list
+        assert [each.pk for each in rows] == [workflow.pk]
+
+    def test_lists_what_this_code_does_not_declare(self, admin_client_: Client) -> None:
+        (workflow,) = started()
+        StepExecution.objects.filter(workflow=workflow).update(step_name="gone")
+        Workflow.objects.filter(pk=workflow.pk).update(next_step_name="gone")
+        response = admin_client_.get(url("geneva_drive_removed_steps"))
+        (missing,) = response.context["missing"]
+        assert (missing["step"], missing["workflows"]) == ("gone", 1)
+        assert "gone = removed_step()" in text(response)
+
+
+@override_settings(LANGUAGE_CODE="nl", USE_I18N=True)
+def test_pages_come_in_other_languages_without_falling_over(admin_client_: Client) -> None:
+    workflow = stumbled()
+    text(admin_client_.get(url(LIST)))
+    text(admin_client_.get(url(PAGE, workflow.pk)))
+    text(admin_client_.get(url("geneva_drive_overview")))
