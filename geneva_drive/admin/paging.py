@@ -19,7 +19,7 @@ MOST = 5000
 """Rows that are counted and can be paged through; filters lead further."""
 
 
-class CappedPaginator(Paginator[Any]):
+class CappedPaginator(Paginator):  # type: ignore[type-arg]
     """Counts no further than `MOST`."""
 
     @cached_property

@@ -330,7 +330,7 @@ class TestInline:
         prefix = page.context["inline_admin_formsets"][0].formset.prefix
         data = {
             "number": "12",
-            "log": "[]",
+            "log": '["x"]',
             f"{prefix}-TOTAL_FORMS": 0,
             f"{prefix}-INITIAL_FORMS": 0,
             f"{prefix}-MIN_NUM_FORMS": 0,
