@@ -1,44 +1,58 @@
-"""Choosing workflows by what operators ask for: one meaning for the commands, the admin and its background work."""
+"""Choosing workflows by what operators ask for: one meaning for the commands, the admin and its background work.
+
+Each condition enters an index, or looks through no more than the ongoing workflows of what was asked for.
+"""
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.apps import apps
-from django.contrib.contenttypes.models import ContentType
-from django.core.exceptions import ValidationError
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 
 from geneva_drive import clock
-from geneva_drive.conf import settings
-from geneva_drive.exceptions import HeroKeyError
+from geneva_drive.housekeeping import buckets
+from geneva_drive.models.registry import registry
+from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.searching import hero_condition, search
+from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Selection", "search", "used_hero_types"]
+__all__ = ["Selection", "error_classes"]
+
+_NOTHING: tuple[object, ...] = (None, False, (), "")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Conditions that all have to hold; None and False ask for nothing.
+    """Conditions that all have to hold; None, False and what is empty ask for nothing.
 
     Attributes
     ----------
+    step
+        That they stand at.
+    tried
+        A step that they have an attempt at, whatever came of it.
     hero
-        ``app.model:key``.
+        ``app.model:key``, or a key of whatever model.
+    error
+        Class of the failure where a paused one stands, with its module or without.
+    queue
+        Of the active execution.
     overdue
         Ready, and due for longer than that.
     waiting_longer
         Parked for a signal for longer than that.
+    stranded
+        At a step or of a class that this code does not declare.
     created_after, created_before, moved_after
         Aware moments; "moved" is last finished, canceled or paused.
     search
-        As `search` takes it.
+        As `geneva_drive.searching.search` takes it.
     up_to
         No key beyond this one: what is added later does not belong.
     """
@@ -46,6 +60,7 @@ class Selection:
     type: str | None = None
     states: tuple[str, ...] = ()
     step: str | None = None
+    tried: str | None = None
     hero: str | None = None
     error: str | None = None
     queue: str | None = None
@@ -59,15 +74,12 @@ class Selection:
     up_to: Any = None
 
     def __bool__(self) -> bool:
-        return any(getattr(self, each.name) not in (None, False, (), "") for each in fields(self))
+        return bool(self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is asked for, storable."""
-        return {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if getattr(self, each.name) not in (None, False, (), "")
-        }
+        asked = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in asked.items() if value not in _NOTHING}
 
     def apply(self, rows: Any, using: str) -> Any:
         """Narrow a queryset of workflows.
@@ -79,85 +91,91 @@ class Selection:
         """
         if self.type:
             rows = rows.of_type(self.type)
-        if self.states:
-            rows = rows.filter(state__in=self.states)
-        if self.step:
-            rows = rows.at_step(self.step)
-        if self.hero:
-            rows = rows.filter(_hero(self.hero, using))
-        if self.error:
-            rows = rows.with_error(self.error)
-        if self.queue:
-            rows = rows.on_queue(self.queue)
-        if self.overdue is not None:
-            rows = rows.overdue(clock.now(using) - self.overdue)
-        if self.waiting_longer is not None:
-            rows = rows.waiting_since(clock.now(using) - self.waiting_longer)
-        if self.stranded:
-            rows = rows.stranded()
-        if self.created_after is not None:
-            rows = rows.filter(created_at__gte=self.created_after)
-        if self.created_before is not None:
-            rows = rows.filter(created_at__lt=self.created_before)
-        if self.moved_after is not None:
-            rows = rows.filter(transitioned_at__gte=self.moved_after)
-        if self.search:
-            rows = rows.filter(search(self.search, using))
-        if self.up_to is not None:
-            rows = rows.filter(pk__lte=self.up_to)
+        for condition in self._conditions(using):
+            rows = rows.filter(condition)
         return rows
 
-
-def _hero(text: str, using: str) -> Q:
-    label, _, key = text.partition(":")
-    if not key or label.count(".") != 1:
-        raise ValueError(f"{text}: write app.model:key, for example shop.order:42.")
-    app_label, model = label.lower().split(".")
-    found = ContentType.objects.db_manager(using).filter(app_label=app_label, model=model).first()
-    if found is None:
-        raise ValueError(f"{text}: there is no model {label}.")
-    try:
-        value = apps.get_model(label)._meta.pk.to_python(key)
-    except LookupError:
-        value = key  # the model is gone; its rows are still there to be found
-    except ValidationError as error:
-        raise ValueError(f"{text}: {key!r} is no key of {label}: {' '.join(error.messages)}") from error
-    return Q(hero_type=found, hero_id=value)
-
-
-def used_hero_types(using: str) -> Iterator[int]:
-    """Yield the content types that heroes have, from one to the next by the index."""
-    rows = Workflow._base_manager.using(using).filter(hero_type__isnull=False).order_by("hero_type_id")
-    found = rows.values_list("hero_type_id", flat=True).first()
-    while found is not None:
-        yield found
-        found = rows.filter(hero_type_id__gt=found).values_list("hero_type_id", flat=True).first()
-
-
-def search(text: str, using: str) -> Q:
-    """Return the condition for a search: an id, a hero's key, a hero's model, or ``app.model:key``."""
-    term = text.strip()
-    with contextlib.suppress(ValueError):
-        return _hero(term, using)
-    found = Q(pk__in=[])
-    with contextlib.suppress(ValidationError):
-        found |= Q(pk=Workflow._meta.pk.to_python(term))
-    types = list(used_hero_types(using))
-    by_model = ContentType.objects.db_manager(using).filter(pk__in=types)
-    app_label, _, model = term.lower().rpartition(".")
-    named = by_model.filter(model=model, **({"app_label": app_label} if app_label else {}))
-    keys = list(named.values_list("pk", flat=True))
-    if keys:
-        found |= Q(hero_type_id__in=keys)
-    with contextlib.suppress(HeroKeyError, ValueError, TypeError, ValidationError):
-        key_condition = Q(hero_type_id__in=types, hero_id=term)
-        # Whether the key fits the column is known only when it is prepared for this database.
-        str(Workflow._base_manager.using(using).filter(key_condition).query)
-        found |= key_condition
-    return found
+    def _conditions(self, using: str) -> Iterator[Q]:
+        now = clock.now(using)
+        if self.states:
+            yield Q(state__in=self.states)
+        if self.step:
+            yield Q(next_step_name=self.step, state__in=ONGOING)
+        if self.tried:
+            yield _executions(using, step_name=self.tried)
+        if self.hero:
+            yield hero_condition(self.hero, using)
+        if self.error:
+            yield _with_error(using, self.error)
+        if self.queue:
+            # Both values of "held", which comes before the queue in the index of what is due.
+            yield _executions(using, queue=self.queue, state__in=ACTIVE, held__in=(False, True))
+        if self.overdue is not None:
+            yield _overdue(using, now - self.overdue)
+        if self.waiting_longer is not None:
+            before = clock.local(now - self.waiting_longer)
+            yield _executions(using, state=ExecutionState.WAITING, waiting_since__lte=before)
+        if self.stranded:
+            yield _stranded(using)
+        if self.created_after is not None:
+            yield Q(created_at__gte=clock.local(self.created_after))
+        if self.created_before is not None:
+            yield Q(created_at__lt=clock.local(self.created_before))
+        if self.moved_after is not None:
+            # All states are named, so that the index of state and transition is entered.
+            yield Q(state__in=WorkflowState.values, transitioned_at__gte=clock.local(self.moved_after))
+        if self.search:
+            yield search(self.search, using)
+        if self.up_to is not None:
+            yield Q(pk__lte=self.up_to)
 
 
-def too_long() -> timedelta:
-    """Return what counts as waiting too long."""
-    limit: timedelta = settings.WAITING_TOO_LONG
-    return limit
+def _executions(using: str, **conditions: Any) -> Q:
+    return Q(pk__in=StepExecution.objects.using(using).filter(**conditions).order_by().values("workflow_id"))
+
+
+def _overdue(using: str, before: datetime) -> Q:
+    # One queue and priority after the other: what is due lies together in the index only within one.
+    due = Q(pk__in=[])
+    for priority, queue in buckets(using):
+        due |= Q(queue=queue, priority=priority)
+    rows = StepExecution.objects.using(using).due(before).filter(due)
+    return Q(pk__in=rows.order_by().values("workflow_id"), state=WorkflowState.READY)
+
+
+def _stranded(using: str) -> Q:
+    found = Q(type__in=[label for label in _types(using) if registry.get(label) is None])
+    for cls in registry.all():
+        names = [name for step in cls.steps for name in (step.name, *step.formerly)]
+        labels = [cls._geneva.label, *cls._geneva.former_types]
+        found |= Q(type__in=labels, next_step_name__isnull=False) & ~Q(next_step_name__in=names)
+    return Q(state__in=ONGOING) & found
+
+
+def _with_error(using: str, name: str) -> Q:
+    classes = [each for each in error_classes(using) if each == name or each.endswith(f".{name}")]
+    failures = StepExecution.objects.using(using).filter(state=ExecutionState.FAILED)
+    # The step that failed is the one pointed at: an old error of another step is history.
+    here = failures.filter(workflow_id=OuterRef("pk"), step_name=OuterRef("next_step_name"))
+    paused = Workflow._base_manager.using(using).filter(
+        state=WorkflowState.PAUSED, pk__in=failures.filter(error_class__in=classes).values("workflow_id")
+    )
+    latest = paused.alias(latest=Subquery(here.order_by("-pk").values("error_class")[:1]))
+    return Q(pk__in=latest.filter(latest__in=classes).values("pk"))
+
+
+def error_classes(using: str) -> Iterator[str]:
+    """Yield the classes of errors that any attempt has ended with, from one to the next by the index."""
+    return _each(StepExecution.objects.using(using).filter(error_class__isnull=False), "error_class")
+
+
+def _types(using: str) -> Iterator[str]:
+    return _each(Workflow._base_manager.using(using), "type")
+
+
+def _each(rows: Any, column: str) -> Iterator[Any]:
+    values = rows.order_by(column).values_list(column, flat=True)
+    value = values.first()
+    while value is not None:
+        yield value
+        value = values.filter(**{f"{column}__gt": value}).first()

@@ -42,26 +42,36 @@ class StepLine:
 
 @dataclass(frozen=True)
 class Story:
-    """Steps in the order of the class, attempts and operators' actions in the order of time."""
+    """Steps in the order of the class, attempts and operators' actions in the order of time.
+
+    Attributes
+    ----------
+    is_cut
+        Whether there were earlier attempts or actions than those told.
+    """
 
     workflow: Workflow
     steps: list[StepLine]
     attempts: list[StepExecution]
     actions: list[OperatorAction]
+    is_cut: bool = False
+
+    @property
+    def active(self) -> StepExecution | None:
+        """The execution that is scheduled, waiting or in progress."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last is not None and last.is_active else None
 
 
-def tell(workflow: Workflow, *, most: int = 500) -> Story:
+def tell(workflow: Workflow, *, most: int = 200) -> Story:
     """Return the story of a workflow, of its latest ``most`` attempts and actions; two queries."""
     using = workflow._state.db
     rows = StepExecution.objects.using(using).filter(workflow_id=workflow.pk)
-    attempts = list(rows.order_by("-created_at", "-pk")[:most])[::-1]
-    actions = OperatorAction.objects.using(using).filter(workflow_id=workflow.pk)
-    return Story(
-        workflow,
-        _step_lines(workflow, attempts),
-        attempts,
-        list(actions.order_by("-created_at", "-pk")[:most])[::-1],
-    )
+    attempts = list(rows.order_by("-pk")[:most])[::-1]
+    by_hand = OperatorAction.objects.using(using).filter(workflow_id=workflow.pk)
+    actions = list(by_hand.order_by("-pk")[:most])[::-1]
+    is_cut = most in (len(attempts), len(actions))
+    return Story(workflow, _step_lines(workflow, attempts), attempts, actions, is_cut)
 
 
 def _step_lines(workflow: Workflow, attempts: list[StepExecution]) -> list[StepLine]:

@@ -1,24 +1,37 @@
-"""Work of our own that takes long: an operator's action on everything that a filter matches."""
+"""What operators do to workflows, one by one, and a workflow of our own that does it to many."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django.db import transaction
+
+from geneva_drive import clock
 from geneva_drive.definition.steps import resumable_step
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.selecting import Selection
 
-__all__ = ["ACTIONS", "BulkAction", "perform"]
+if TYPE_CHECKING:
+    from django.db import models
 
-_MOST_FAILURES = 1000
+__all__ = ["ACTIONS", "BulkAction", "perform", "start_by_hand"]
 
-#: What can be done to many, with the arguments that each takes.
 ACTIONS = ("pause", "resume", "resume_at", "skip", "cancel", "reschedule", "signal")
+"""What `perform` can do."""
+
+_MOST_LISTED = 1000
+_LONGEST_MESSAGE = 500
 
 
 def perform(workflow: Workflow, action: str, arguments: dict[str, Any], *, by: str, reason: str) -> None:
-    """Do one thing to one workflow, as its methods do.
+    """Do one thing to one workflow, and write down who did it and why.
+
+    Parameters
+    ----------
+    arguments
+        ``step`` for "resume_at", ``at`` (or nothing: now) for "reschedule"; ``name``, ``payload`` and
+        ``idempotency_key`` for "signal".
 
     Raises
     ------
@@ -31,44 +44,69 @@ def perform(workflow: Workflow, action: str, arguments: dict[str, Any], *, by: s
         case "reschedule":
             workflow.reschedule(arguments.get("at"), by=by, reason=reason)
         case "signal":
-            workflow.signal(
-                arguments["name"], arguments.get("payload"), idempotency_key=arguments.get("idempotency_key")
-            )
+            with transaction.atomic(using=workflow._state.db):
+                workflow.signal(**arguments)
+                _note(workflow, "signal", by=by, reason=reason, after={"signal": arguments["name"]})
         case "pause" | "resume" | "skip" | "cancel":
             getattr(workflow, action)(by=by, reason=reason)
         case _:
-            raise ValueError(
-                f"{action!r} is nothing that can be done to many. There are: {', '.join(ACTIONS)}."
-            )
+            raise ValueError(f"{action!r} is nothing that can be done. There are: {', '.join(ACTIONS)}.")
+
+
+def start_by_hand(
+    cls: type[Workflow], hero: models.Model | None, *, using: str, by: str, reason: str
+) -> Workflow:
+    """Start a workflow, and write down who did it and why.
+
+    Raises
+    ------
+    GenevaDriveError
+        It cannot be started; nothing was written.
+    """
+    with transaction.atomic(using=using):
+        workflow = cls.start(hero, using=using)
+        _note(workflow, "start", by=by, reason=reason, after={"state": str(workflow.state)})
+    return workflow
+
+
+def _note(workflow: Workflow, action: str, *, by: str, reason: str, after: dict[str, Any]) -> None:
+    using = workflow._state.db
+    workflow.operator_actions.db_manager(using).create(
+        action=action, actor=by, reason=reason, after=after, created_at=clock.local(clock.now(using))
+    )
 
 
 class BulkAction(Workflow):
-    """Acts on one workflow after the other, by key, and counts. What failed is listed in ``metadata``.
+    """Acts on one workflow after the other, by key. Its progress counts them, the refused ones among them.
 
-    ``metadata`` holds ``action``, ``arguments``, ``selection`` (of `Selection.as_dict`), ``by``, ``reason``,
-    ``total``, and as it goes on ``done``, ``failed`` and ``failures`` (key and message, the first thousand).
+    ``metadata`` holds the order: ``action`` and ``arguments`` (of `perform`), ``selection`` (of
+    `Selection.as_dict`), ``by``, ``reason``, ``total``; and what came of it: ``failed`` (how many were refused)
+    and ``failures`` (key and message of the first thousand, keys alone of those after them).
     """
 
     may_proceed_without_hero = True
 
     class Meta:
         app_label = "geneva_drive"
+        verbose_name = "action on many"
 
     @resumable_step
     def act(self, iteration: Any) -> None:
         order: dict[str, Any] = self.metadata
-        using = self._state.db
-        assert using is not None
-        selection = Selection(**{**order["selection"], "states": tuple(order["selection"].get("states", ()))})
-        rows = selection.apply(Workflow.objects.using(using), using).exclude(pk=self.pk)
+        using = str(self._state.db)
+        asked = {**order["selection"], "states": tuple(order["selection"].get("states", ()))}
+        rows = Selection(**asked).apply(Workflow.objects.using(using), using)
         iteration.total = order["total"]
         for workflow in iteration.iterate_queryset(rows.order_by("pk")):
             try:
                 perform(workflow, order["action"], order["arguments"], by=order["by"], reason=order["reason"])
-                order["done"] = order.get("done", 0) + 1
             except GenevaDriveError as refused:
-                order["failed"] = order.get("failed", 0) + 1
-                failures = order.setdefault("failures", [])
-                if len(failures) < _MOST_FAILURES:
-                    failures.append([str(workflow.pk), str(refused)])
-            self.save(update_fields=["metadata"])
+                self._refused(workflow, str(refused))
+
+    def _refused(self, workflow: Workflow, message: str) -> None:
+        order = self.metadata
+        order["failed"] = order.get("failed", 0) + 1
+        failures = order.setdefault("failures", [])
+        listed = len(failures) < _MOST_LISTED
+        failures.append([str(workflow.pk), message[:_LONGEST_MESSAGE] if listed else ""])
+        self.save(update_fields=["metadata"])

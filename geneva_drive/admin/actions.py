@@ -2,99 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from geneva_drive.admin.forms import NeededReasonForm, ReasonForm, RescheduleForm, ResumeAtForm, SignalForm
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.serialization import encode
-from geneva_drive.states import ONGOING, WorkflowState
+from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 from geneva_drive.workflows import perform
 
-from .widgets import json_widget
+if TYPE_CHECKING:
+    from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["ACTIONS", "Action", "BY_NAME", "act_on"]
+    Applies = Callable[[Workflow, StepExecution | None], bool]
 
-
-class ReasonForm(forms.Form):
-    """Why, for the record."""
-
-    reason = forms.CharField(
-        label=_("Reason"),
-        required=False,
-        max_length=1000,
-        widget=forms.TextInput(attrs={"class": "vTextField", "size": 60}),
-        help_text=_("Kept with each workflow."),
-    )
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what the action itself needs."""
-        return {}
-
-
-class RescheduleForm(ReasonForm):
-    at = forms.SplitDateTimeField(
-        label=_("Due"),
-        widget=forms.SplitDateTimeWidget(date_attrs={"type": "date"}, time_attrs={"type": "time", "step": 1}),
-    )
-    field_order = ["at", "reason"]
-
-    def arguments(self) -> dict[str, Any]:
-        return {"at": self.cleaned_data["at"]}
-
-
-class SignalForm(ReasonForm):
-    name = forms.CharField(label=_("Name"), max_length=150)
-    payload = forms.CharField(
-        label=_("Payload (JSON)"), required=False, widget=json_widget, initial="null", strip=False
-    )
-    idempotency_key = forms.CharField(
-        label=_("Idempotency key"),
-        required=False,
-        max_length=150,
-        help_text=_("The same name and key again sends nothing a second time."),
-    )
-    field_order = ["name", "payload", "idempotency_key", "reason"]
-
-    def clean_payload(self) -> Any:
-        text = self.cleaned_data["payload"].strip() or "null"
-        try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise forms.ValidationError(_("This is no JSON: %(error)s"), params={"error": error}) from error
-        try:
-            encode(value)
-        except GenevaDriveError as error:
-            raise forms.ValidationError(str(error)) from error
-        return value
-
-    def arguments(self) -> dict[str, Any]:
-        return {
-            "name": self.cleaned_data["name"],
-            "payload": self.cleaned_data["payload"],
-            "idempotency_key": self.cleaned_data["idempotency_key"] or None,
-        }
-
-
-class ResumeAtForm(ReasonForm):
-    step = forms.CharField(label=_("Step"), widget=forms.RadioSelect)
-    field_order = ["step", "reason"]
-
-    def arguments(self) -> dict[str, Any]:
-        return {"step": self.cleaned_data["step"]}
-
-
-def _paused(workflow: Workflow) -> bool:
-    return workflow.state == WorkflowState.PAUSED
-
-
-def _resumable(workflow: Workflow) -> bool:
-    return _paused(workflow) or workflow.pause_requested_at is not None
+__all__ = ["ACTIONS", "BY_NAME", "Action", "act_on"]
 
 
 @dataclass(frozen=True)
@@ -108,11 +33,15 @@ class Action:
     permission
         Codename in the app ``geneva_drive``.
     title, button
-        Words for the page and its button; "…" after a button says that a question follows.
+        Words for the page that asks and for the button on a workflow's page.
     applies
-        Whether the page of one workflow offers it.
+        Whether a workflow with this active execution is offered it.
     explains
         What will happen, for the page that asks.
+    asks
+        Whether a workflow's own page asks before it is done. For many it is always asked.
+    destructive
+        Whether work may be lost by it; then a reason is required.
     """
 
     name: str
@@ -120,10 +49,40 @@ class Action:
     permission: str
     title: Any
     button: Any
-    applies: Callable[[Workflow], bool]
+    applies: Applies
     explains: Any
     form: type[ReasonForm] = ReasonForm
-    dangerous: bool = False
+    asks: bool = True
+    destructive: bool = False
+
+
+def _is_paused(workflow: Workflow, _active: StepExecution | None) -> bool:
+    return workflow.state == WorkflowState.PAUSED
+
+
+def _can_resume(workflow: Workflow, _active: StepExecution | None) -> bool:
+    return workflow.state == WorkflowState.PAUSED or workflow.pause_requested_at is not None
+
+
+def _can_pause(workflow: Workflow, _active: StepExecution | None) -> bool:
+    may = workflow.state in (WorkflowState.READY, WorkflowState.PERFORMING)
+    return may and workflow.pause_requested_at is None
+
+
+def _has_scheduled(_workflow: Workflow, active: StepExecution | None) -> bool:
+    return active is not None and active.state == ExecutionState.SCHEDULED
+
+
+def _is_ready_and_scheduled(workflow: Workflow, active: StepExecution | None) -> bool:
+    return workflow.state == WorkflowState.READY and _has_scheduled(workflow, active)
+
+
+def _can_skip(workflow: Workflow, _active: StepExecution | None) -> bool:
+    return workflow.state in (WorkflowState.READY, WorkflowState.PAUSED)
+
+
+def _is_ongoing(workflow: Workflow, _active: StepExecution | None) -> bool:
+    return workflow.state in ONGOING
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -133,10 +92,9 @@ ACTIONS: tuple[Action, ...] = (
         "resume_workflow",
         _("Resume"),
         _("Resume"),
-        _resumable,
-        _(
-            "What was scheduled goes on, at its time or at once when that has passed; a failed step is tried again."
-        ),
+        _can_resume,
+        _("What was scheduled goes on, at its time or at once when that has passed; a failed step is tried again."),
+        asks=False,
     ),
     Action(
         "resume_at",
@@ -144,9 +102,10 @@ ACTIONS: tuple[Action, ...] = (
         "resume_workflow_at_step",
         _("Resume at a step"),
         _("Resume at…"),
-        _paused,
+        _is_paused,
         _("They go on from the step that you choose, now, and from nowhere else."),
         ResumeAtForm,
+        destructive=True,
     ),
     Action(
         "run_now",
@@ -154,8 +113,9 @@ ACTIONS: tuple[Action, ...] = (
         "reschedule_workflow",
         _("Run now"),
         _("Run now"),
-        lambda workflow: workflow.state == WorkflowState.READY,
+        _is_ready_and_scheduled,
         _("The scheduled step becomes due at once, whatever it was waiting for."),
+        asks=False,
     ),
     Action(
         "reschedule",
@@ -163,8 +123,8 @@ ACTIONS: tuple[Action, ...] = (
         "reschedule_workflow",
         _("Reschedule"),
         _("Reschedule…"),
-        lambda workflow: workflow.state in (WorkflowState.READY, WorkflowState.PAUSED),
-        _("The scheduled step becomes due at the time that you give."),
+        _has_scheduled,
+        _("The scheduled step becomes due at the time that you give. A paused workflow stays paused."),
         RescheduleForm,
     ),
     Action(
@@ -173,10 +133,7 @@ ACTIONS: tuple[Action, ...] = (
         "pause_workflow",
         _("Pause"),
         _("Pause…"),
-        lambda workflow: (
-            workflow.state in (WorkflowState.READY, WorkflowState.PERFORMING)
-            and workflow.pause_requested_at is None
-        ),
+        _can_pause,
         _("A step in flight finishes; nothing begins until they are resumed. Timers keep running."),
     ),
     Action(
@@ -185,8 +142,10 @@ ACTIONS: tuple[Action, ...] = (
         "skip_workflow_step",
         _("Skip the step"),
         _("Skip…"),
-        lambda workflow: workflow.state in (WorkflowState.READY, WorkflowState.PAUSED),
+        _can_skip,
         _("The step that is scheduled or pointed at is not run, and the workflow goes on with the next one."),
+        NeededReasonForm,
+        destructive=True,
     ),
     Action(
         "signal",
@@ -194,7 +153,7 @@ ACTIONS: tuple[Action, ...] = (
         "signal_workflow",
         _("Send a signal"),
         _("Send signal…"),
-        lambda workflow: workflow.state in ONGOING,
+        _is_ongoing,
         _("A step that waits for it goes on; otherwise it is kept until one does."),
         SignalForm,
     ),
@@ -204,9 +163,13 @@ ACTIONS: tuple[Action, ...] = (
         "cancel_workflow",
         _("Cancel"),
         _("Cancel…"),
-        lambda workflow: workflow.state in ONGOING,
-        _("Nothing follows the step in flight. This cannot be undone; another run can be started."),
-        dangerous=True,
+        _is_ongoing,
+        _(
+            "Each is canceled at once and nothing follows; a step in flight still finishes. This cannot be "
+            "undone; another run can be started."
+        ),
+        NeededReasonForm,
+        destructive=True,
     ),
 )
 

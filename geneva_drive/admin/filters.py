@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
@@ -43,7 +45,10 @@ class _Filter(SimpleListFilter):
         value = self.value()
         if not value:
             return queryset
-        return Selection(**{self.part: self.read(value, queryset.db)}).apply(queryset, queryset.db)
+        try:
+            return Selection(**{self.part: self.read(value, queryset.db)}).apply(queryset, queryset.db)
+        except ValueError as error:
+            raise IncorrectLookupParameters(error) from error
 
     @classmethod
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
@@ -55,7 +60,8 @@ class TypeFilter(_Filter):
 
     def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
         labels = {cls._geneva.label for cls in registry.all()}
-        return [(label, label) for label in sorted(labels)]
+        chosen = request.GET.get("type")
+        return [(label, label) for label in sorted(labels | ({chosen} if chosen else set()))]
 
 
 class StateFilter(_Filter):
@@ -81,17 +87,54 @@ class StepFilter(_Filter):
         return [(name, name) for name in names] or [("", _("choose a type first"))]
 
 
+class TriedFilter(StepFilter):
+    """Offered by the page of removed steps alone, and shown while it is in use."""
+
+    title, parameter_name, part = _("attempt at"), "tried", "tried"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        chosen = request.GET.get("tried")
+        return [(chosen, chosen)] if chosen else []
+
+    def has_output(self) -> bool:
+        return bool(self.value())
+
+
+class HeroFilter(_Filter):
+    """A line to type into: there are as many heroes as rows."""
+
+    title, parameter_name, part = _("hero"), "hero", "hero"
+    template = "geneva_drive/admin/hero_filter.html"
+
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return [("", "")]
+
+    def choices(self, changelist: Any) -> Any:
+        others = changelist.get_filters_params().items()
+        pairs = [(name, value) for name, values in others if name != "hero" for value in values]
+        if changelist.query:
+            pairs.append(("q", changelist.query))
+        yield {
+            "value": self.value() or "",
+            "pairs": pairs,
+            "without": changelist.get_query_string(remove=["hero"]),
+        }
+
+
 class ErrorFilter(_Filter):
     title, parameter_name, part = _("error"), "error", "error"
 
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        # Those of the latest to be paused: all of history has errors that nobody asks for.
         paused = Workflow.objects.using(using).paused().order_by("-transitioned_at")
         keys = list(paused.values_list("pk", flat=True)[:_NEWEST_PAUSED])
         failed = StepExecution.objects.using(using).filter(
             workflow_id__in=keys, state=ExecutionState.FAILED, error_class__isnull=False
         )
         names = failed.order_by("error_class").values_list("error_class", flat=True).distinct()[:_CHOICES]
-        return [(name, name.rsplit(".", 1)[-1]) for name in names]
+        chosen = request.GET.get("error")
+        found = list(names) if not chosen or chosen in names else [chosen, *names]
+        return [(name, name.rsplit(".", 1)[-1]) for name in found]
 
 
 class QueueFilter(_Filter):
@@ -109,7 +152,7 @@ class OverdueFilter(_Filter):
 
     @classmethod
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        return {"long": settings.OVERDUE_AFTER, "day": timedelta(days=1)}.get(value, timedelta(seconds=1))
+        return {"long": settings.OVERDUE_AFTER, "day": timedelta(days=1)}.get(value, timedelta(0))
 
 
 class WaitingFilter(_Filter):
@@ -163,6 +206,8 @@ FILTERS: tuple[type[_Filter], ...] = (
     StateFilter,
     TypeFilter,
     StepFilter,
+    TriedFilter,
+    HeroFilter,
     ErrorFilter,
     QueueFilter,
     OverdueFilter,
@@ -173,13 +218,18 @@ FILTERS: tuple[type[_Filter], ...] = (
 )
 
 
-def selection_of(parameters: Any, using: str) -> Selection:
+def selection_of(parameters: Any, using: str, *, up_to: Any = None) -> Selection:
     """Return the selection that a list's query string asks for."""
-    parts: dict[str, Any] = {}
+    parts: dict[str, Any] = {"up_to": up_to}
     for each in FILTERS:
         value = parameters.get(each.parameter_name)
         if value:
             parts[each.part] = each.read(value, using)
     if parameters.get("q"):
         parts["search"] = parameters["q"]
-    return Selection(**parts)
+    selection = Selection(**parts)
+    try:
+        selection.apply(Workflow.objects.using(using), using)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    return selection

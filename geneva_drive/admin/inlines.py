@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.contenttypes.admin import GenericTabularInline
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
-from geneva_drive.admin.presenting import pill, relative
+from geneva_drive.admin.actions import ACTIONS, Action
+from geneva_drive.admin.presenting import pill, relative, type_name
+from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports import explain
+from geneva_drive.states import ACTIVE
 
 __all__ = ["WorkflowInline"]
 
 
 class WorkflowInline(GenericTabularInline):  # type: ignore[type-arg]
-    """Add it to ``inlines`` of your model's admin: its latest workflows, why they are where they are, and links.
-
-    What can be done to one is done on its own page, by those who have the permission.
+    """Add it to ``inlines`` of your model's admin: the object's latest workflows, why they are where they are,
+    and what may be done to them.
     """
 
     model = Workflow
     ct_field = "hero_type"
     ct_fk_field = "hero_id"
-    fields = ("shown_workflow", "shown_state", "shown_why", "shown_started")
+    fields = ("shown_workflow", "shown_state", "shown_why", "shown_started", "shown_actions")
     readonly_fields = fields
     extra = 0
     can_delete = False
@@ -46,11 +49,14 @@ class WorkflowInline(GenericTabularInline):  # type: ignore[type-arg]
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
         formset = super().get_formset(request, obj, **kwargs)
         most = self.most
+        allowed = [each for each in ACTIONS if request.user.has_perm(f"geneva_drive.{each.permission}")]
+        here = request.get_full_path()
 
         class Newest(formset):  # type: ignore[misc, valid-type]
             def get_queryset(self) -> Any:
                 if not hasattr(self, "_newest"):
                     self._newest = list(super().get_queryset()[:most])
+                    _offer(self._newest, allowed, here)
                 return self._newest
 
         return Newest
@@ -64,14 +70,17 @@ class WorkflowInline(GenericTabularInline):  # type: ignore[type-arg]
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
         return bool(request.user.has_perm("geneva_drive.view_workflow"))
 
+    def _url(self, name: str, *arguments: Any) -> str | None:
+        try:
+            return reverse(f"{self.admin_site.name}:{name}", args=arguments)
+        except NoReverseMatch:
+            return None  # this site does not register workflows
+
     @admin.display(description=_("workflow"))
     def shown_workflow(self, workflow: Workflow) -> str:
-        text = f"{workflow.type} {workflow.pk}"
-        try:
-            url = reverse(f"{self.admin_site.name}:geneva_drive_workflow_change", args=[workflow.pk])
-        except NoReverseMatch:
-            return text
-        return format_html('<a href="{}">{}</a>', url, text)
+        text = f"{type_name(workflow.type)} {workflow.pk}"
+        url = self._url("geneva_drive_workflow_change", workflow.pk)
+        return text if url is None else format_html('<a href="{}">{}</a>', url, text)
 
     @admin.display(description=_("state"))
     def shown_state(self, workflow: Workflow) -> str:
@@ -79,8 +88,29 @@ class WorkflowInline(GenericTabularInline):  # type: ignore[type-arg]
 
     @admin.display(description=_("why"))
     def shown_why(self, workflow: Workflow) -> str:
-        return explain(workflow)
+        return explain(workflow) if workflow.is_ongoing else "-"
 
     @admin.display(description=_("started"))
     def shown_started(self, workflow: Workflow) -> str:
         return relative(workflow.created_at, clock.now(workflow._state.db))
+
+    @admin.display(description=_("actions"))
+    def shown_actions(self, workflow: Workflow) -> str:
+        links = []
+        for action in getattr(workflow, "shown_offers", ()):
+            url = self._url("geneva_drive_act", workflow.pk, action.name)
+            if url is not None:
+                back = urlencode({"next": workflow.shown_here})  # type: ignore[attr-defined]
+                links.append((f"{url}?{back}", action.title))
+        return format_html_join(" · ", '<a href="{}">{}</a>', links) or "-"
+
+
+def _offer(workflows: list[Any], allowed: list[Action], here: str) -> None:
+    if not workflows or not allowed:
+        return
+    keys = [each.pk for each in workflows if each.is_ongoing]
+    rows = StepExecution.objects.using(workflows[0]._state.db).filter(workflow_id__in=keys, state__in=ACTIVE)
+    active = {each.workflow_id: each for each in rows.only("workflow_id", "state")}
+    for each in workflows:
+        each.shown_offers = [action for action in allowed if action.applies(each, active.get(each.pk))]
+        each.shown_here = here

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponseBase
-from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
-from geneva_drive.admin.presenting import in_words, relative
+from geneva_drive.admin.presenting import in_words, relative, type_name
+from geneva_drive.admin.rendering import page
 from geneva_drive.conf import settings
+from geneva_drive.housekeeping import buckets
 from geneva_drive.models.process import Process
 from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.models.workflow import Workflow
-from geneva_drive.reports import removed_steps_in_flight, undeclared_in_flight
+from geneva_drive.reports import (
+    Figures,
+    Undeclared,
+    Waiting,
+    figures,
+    removed_steps_in_flight,
+    undeclared_in_flight,
+    waiting,
+)
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
@@ -26,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["overview", "removed_steps"]
 
 _MOST_PROCESSES = 100
-_CAP = 10_000
+_MOST_IN_HAND = 1000
+_STACK = ((WorkflowState.READY, "gd-ok"), (WorkflowState.PERFORMING, "gd-run"), (WorkflowState.PAUSED, "gd-bad"))
 
 
 def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBase:
@@ -35,142 +45,146 @@ def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBa
         raise PermissionDenied
     using = model_admin.alias(request)
     now = clock.now(using)
-
-    link = model_admin.list_url
-    context = {
-        **model_admin.admin_site.each_context(request),
-        "title": _("Overview of workflows"),
-        "opts": model_admin.opts,
-        "media": model_admin.page_media(),
-        "now": now,
-        "types": _types(using, link),
-        "cards": _cards(using, now, link),
-        "processes": _processes(model_admin, using, now),
-        "list_url": model_admin.url("geneva_drive_workflow_changelist"),
-        "removed_url": model_admin.url("geneva_drive_removed_steps"),
-    }
-    return TemplateResponse(request, "geneva_drive/admin/overview.html", context)
-
-
-_COLUMNS = ("ready", "performing", "paused", "finished", "canceled")
-_STACK_TONES = {"ready": "gd-ok", "performing": "gd-run", "paused": "gd-bad"}
-
-
-def _types(using: str, link: Any) -> list[dict[str, Any]]:
-    counts: dict[str, dict[str, int]] = {}
-    rows = Workflow.objects.using(using).order_by("type", "state").values_list("type", "state")
-    for label, state, count in rows.annotate(Count("pk")):
-        counts.setdefault(label, {})[state] = count
-    found = []
-    for label, by_state in counts.items():
-        ongoing = sum(by_state.get(str(state), 0) for state in ONGOING)
-        paused = by_state.get("paused", 0)
-        found.append(
+    found, parked, stranded = figures(using), waiting(using), undeclared_in_flight(using)
+    return page(
+        model_admin,
+        request,
+        "overview",
+        _("Overview of workflows"),
+        now=clock.local(now),
+        cards=_cards(model_admin, found, sum(each.workflows for each in stranded)),
+        columns=_columns(),
+        types=_types(model_admin, found, parked, stranded, _overdue_by_type(using, now)),
+        parked=[
             {
-                "label": label,
-                "missing": registry.get(label) is None,
-                "url": link(type=label),
-                "cells": [(by_state.get(name, 0), link(type=label, state=name), name) for name in _COLUMNS],
-                "ratio": f"{paused / ongoing:.1%}" if ongoing else "-",
-                "stack": [
-                    (tone, max(5, round(by_state.get(name, 0) / ongoing * 20) * 5))
-                    for name, tone in _STACK_TONES.items()
-                    if ongoing and by_state.get(name, 0)
-                ],
+                "url": model_admin.list_url(type=each.type, step=each.step, waiting="any"),
+                "late_url": model_admin.list_url(type=each.type, step=each.step, waiting="long"),
+                "since": relative(each.since, now),
+                "row": each,
             }
-        )
-    return found
-
-
-def _cards(using: str, now: Any, link: Any) -> list[dict[str, Any]]:
-    rows = Workflow.objects.using(using)
-    executions = StepExecution.objects.using(using)
-    overdue = executions.due(now - settings.OVERDUE_AFTER)
-    oldest = overdue.order_by("scheduled_for").values_list("scheduled_for", flat=True).first()
-    late = (
-        _("overdue")
-        if oldest is None
-        else _("overdue, oldest %(t)s") % {"t": in_words(now - clock.utc(oldest))}
+            for each in parked
+        ],
+        processes=_processes(model_admin, using, now),
+        list_url=model_admin.url("geneva_drive_workflow_changelist"),
+        removed_url=model_admin.url("geneva_drive_removed_steps"),
     )
-    waiting = executions.filter(state=ExecutionState.WAITING)
-    too_long = waiting.filter(waiting_since__lt=now - settings.WAITING_TOO_LONG)
-    stranded = sum(each.workflows for each in undeclared_in_flight(using))
-    alive = Process.objects.using(using).filter(heartbeat_at__gte=now - settings.LEASE).count()
 
-    def capped(queryset: Any) -> int:
-        return len(queryset.order_by().values_list("pk")[:_CAP])
 
-    paused = capped(rows.filter(state=WorkflowState.PAUSED))
+def _cards(model_admin: WorkflowAdmin, found: Figures, stranded: int) -> list[dict[str, Any]]:
+    late = _("overdue, oldest %(time)s") % {"time": in_words(found.oldest_overdue)}
+    cards = [
+        (found.paused, _("paused"), "gd-bad", {"state": "paused"}),
+        (stranded, _("stranded: code missing"), "gd-bad", {"stranded": "yes"}),
+        (found.overdue, late if found.overdue else _("overdue"), "gd-wait", {"overdue": "any"}),
+        (found.waiting_too_long, _("waiting too long"), "gd-wait", {"waiting": "long"}),
+        (found.waiting, _("waiting for a signal"), "", {"waiting": "any"}),
+    ]
+    shown = [
+        {"count": count, "label": label, "tone": tone if count else "", "url": model_admin.list_url(**query)}
+        for count, label, tone, query in cards
+    ]
+    alive = found.live_processes
+    tone = "gd-ok" if alive else "gd-bad"
+    return [*shown, {"count": alive, "label": _("live processes"), "tone": tone, "url": "#processes"}]
+
+
+def _columns() -> list[tuple[str, Any, dict[str, str]]]:
+    """Return the numbers that each type has: key, title, and what the list is asked for by them."""
+    states = [(str(state), state.label, {"state": str(state)}) for state in WorkflowState]
     return [
-        {
-            "count": paused,
-            "label": _("paused"),
-            "tone": "gd-bad" if paused else "",
-            "url": link(state="paused"),
-        },
-        {
-            "count": stranded,
-            "label": _("stranded: code missing"),
-            "tone": "gd-bad" if stranded else "",
-            "url": link(stranded="yes"),
-        },
-        {
-            "count": capped(overdue),
-            "label": late,
-            "tone": "gd-wait" if oldest else "",
-            "url": link(overdue="long"),
-        },
-        {
-            "count": capped(too_long),
-            "label": _("waiting too long"),
-            "tone": "gd-wait",
-            "url": link(waiting="long"),
-        },
-        {
-            "count": capped(waiting),
-            "label": _("waiting for a signal"),
-            "tone": "",
-            "url": link(waiting="any"),
-        },
-        {
-            "count": alive,
-            "label": _("live processes"),
-            "tone": "gd-ok" if alive else "gd-bad",
-            "url": "#processes",
-        },
+        *states,
+        ("overdue", _("overdue"), {"overdue": "any"}),
+        ("waiting", _("waiting"), {"waiting": "any"}),
+        ("too_long", _("too long"), {"waiting": "long"}),
+        ("stranded", _("stranded"), {"stranded": "yes"}),
     ]
 
 
-def _processes(model_admin: WorkflowAdmin, using: str, now: Any) -> list[dict[str, Any]]:
-    found = []
-    for process in Process.objects.using(using).order_by("-heartbeat_at")[:_MOST_PROCESSES]:
-        alive = now - clock.utc(process.heartbeat_at) < settings.LEASE
-        in_hand = (
-            StepExecution.objects.using(using)
-            .filter(process_id=process.pk, state=ExecutionState.IN_PROGRESS)
-            .only("workflow_id", "step_name", "started_at")
-            .order_by("started_at")[:20]
-        )
-        found.append(
+_ALARMING = ("paused", "stranded")
+
+
+def _types(
+    model_admin: WorkflowAdmin,
+    found: Figures,
+    parked: list[Waiting],
+    stranded: list[Undeclared],
+    overdue: dict[str, int],
+) -> list[dict[str, Any]]:
+    numbers: dict[str, dict[str, int]] = {label: dict(states) for label, states in found.workflows.items()}
+    for label, count in overdue.items():
+        numbers.setdefault(label, {})["overdue"] = count
+    for each in parked:
+        of_type = numbers.setdefault(each.type, {})
+        of_type["waiting"] = of_type.get("waiting", 0) + each.workflows
+        of_type["too_long"] = of_type.get("too_long", 0) + each.too_long
+    for missing in stranded:
+        of_type = numbers.setdefault(missing.type, {})
+        of_type["stranded"] = of_type.get("stranded", 0) + missing.workflows
+    return [_type(model_admin, label, of_type) for label, of_type in sorted(numbers.items())]
+
+
+def _type(model_admin: WorkflowAdmin, label: str, numbers: dict[str, int]) -> dict[str, Any]:
+    ongoing = sum(numbers.get(str(state), 0) for state in ONGOING)
+    return {
+        "name": type_name(label),
+        "label": label,
+        "missing": registry.get(label) is None,
+        "url": model_admin.list_url(type=label),
+        "cells": [
             {
-                "name": f"{process.hostname} · {process.pid}",
-                "kind": process.kind,
-                "queues": process.queues.replace(",", ", ") or _("all"),
-                "up": in_words(now - clock.utc(process.started_at)),
-                "alive": alive,
-                "beat": relative(process.heartbeat_at, now),
-                "running": [
-                    {
-                        "url": model_admin.url("geneva_drive_workflow_change", each.workflow_id),
-                        "workflow": each.workflow_id,
-                        "step": each.step_name,
-                        "since": in_words(now - clock.utc(each.started_at)) if each.started_at else "",
-                    }
-                    for each in in_hand
-                ],
+                "count": numbers.get(key, 0),
+                "url": model_admin.list_url(type=label, **query),
+                "tone": "gd-bad" if key in _ALARMING and numbers.get(key) else "",
+            }
+            for key, _title, query in _columns()
+        ],
+        "ratio": f"{numbers.get('paused', 0) / ongoing:.1%}" if ongoing else "-",
+        "stack": [
+            (tone, max(5, round(numbers.get(str(state), 0) / ongoing * 20) * 5))
+            for state, tone in _STACK
+            if ongoing and numbers.get(str(state))
+        ],
+    }
+
+
+def _overdue_by_type(using: str, now: datetime) -> dict[str, int]:
+    # One queue and priority after the other: what is due lies together in the index only within one.
+    counts: dict[str, int] = {}
+    for priority, queue in buckets(using):
+        rows: Any = StepExecution.objects.using(using).due(now).filter(queue=queue, priority=priority)
+        for label, count in rows.order_by().values_list("workflow__type").annotate(Count("pk")):
+            counts[label] = counts.get(label, 0) + count
+    return counts
+
+
+def _processes(model_admin: WorkflowAdmin, using: str, now: datetime) -> list[dict[str, Any]]:
+    processes = list(Process.objects.using(using).order_by("-heartbeat_at")[:_MOST_PROCESSES])
+    rows = StepExecution.objects.using(using).filter(
+        state=ExecutionState.IN_PROGRESS, process_id__in=[each.pk for each in processes]
+    )
+    in_hand: dict[Any, list[dict[str, Any]]] = {}
+    slim = rows.only("workflow__type", "process_id", "step_name", "started_at").select_related("workflow")
+    for each in slim.order_by("started_at")[:_MOST_IN_HAND]:
+        in_hand.setdefault(each.process_id, []).append(
+            {
+                "url": model_admin.url("geneva_drive_workflow_change", each.workflow_id),
+                "workflow": f"{type_name(each.workflow.type)} {each.workflow_id}",
+                "step": each.step_name,
+                "since": in_words(now - clock.utc(each.started_at)) if each.started_at else "",
             }
         )
-    return found
+    return [
+        {
+            "name": f"{process.hostname} · {process.pid}",
+            "kind": process.kind,
+            "queues": process.queues.replace(",", ", ") or _("all"),
+            "up": in_words(now - clock.utc(process.started_at)),
+            "alive": now - clock.utc(process.heartbeat_at) < settings.LEASE,
+            "beat": relative(process.heartbeat_at, now),
+            "running": in_hand.get(process.pk, []),
+        }
+        for process in processes
+    ]
 
 
 def removed_steps(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBase:
@@ -178,42 +192,39 @@ def removed_steps(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpRespo
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     using = model_admin.alias(request)
-
-    graves = []
-    for each in removed_steps_in_flight(using):
-        cls = registry.get(each.type)
-        location = cls.steps[each.step].location if cls is not None else None
-        graves.append(
-            {
-                "type": each.type,
-                "step": each.step,
-                "executions": each.executions,
-                "landing": each.landing,
-                "landing_url": model_admin.list_url(type=each.type, step=each.step),
-                "type_url": model_admin.list_url(type=each.type, state="ongoing"),
-                "location": str(location) if location is not None else "",
-                "deletable": each.can_be_deleted,
-            }
-        )
+    graves = [
+        {
+            "row": each,
+            "name": type_name(each.type),
+            "location": _location(each.type, each.step),
+            "url": model_admin.list_url(type=each.type, state="ongoing", tried=each.step),
+            "landing_url": model_admin.list_url(type=each.type, state="ongoing", step=each.step),
+        }
+        for each in removed_steps_in_flight(using)
+    ]
     missing = [
         {
-            "type": each.type,
-            "step": each.step,
-            "workflows": each.workflows,
-            "states": ", ".join(f"{count} {state}" for state, count in sorted(each.states.items())),
+            "row": each,
+            "name": type_name(each.type),
+            "states": sorted(each.states.items()),
             "url": model_admin.list_url(
                 type=each.type, state="ongoing", **({"step": each.step} if each.step else {})
             ),
         }
         for each in undeclared_in_flight(using)
     ]
-    context = {
-        **model_admin.admin_site.each_context(request),
-        "title": _("Removed steps"),
-        "opts": model_admin.opts,
-        "media": model_admin.page_media(),
-        "graves": graves,
-        "missing": missing,
-        "overview_url": model_admin.url("geneva_drive_overview"),
-    }
-    return TemplateResponse(request, "geneva_drive/admin/removed_steps.html", context)
+    return page(
+        model_admin,
+        request,
+        "removed_steps",
+        _("Removed steps"),
+        graves=graves,
+        missing=missing,
+        overview_url=model_admin.url("geneva_drive_overview"),
+    )
+
+
+def _location(label: str, step: str) -> str:
+    cls = registry.get(label)
+    location = cls.steps[step].location if cls is not None else None
+    return str(location) if location is not None else ""

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
-from geneva_drive.admin.actions import ACTIONS
-from geneva_drive.admin.presenting import hero_link, in_words, pill, relative, tone
+from geneva_drive.admin.actions import ACTIONS, Action
+from geneva_drive.admin.attempts import attempts, progress_in_words
+from geneva_drive.admin.presenting import as_json, hero_link, in_words, pill, relative, tone, type_name
+from geneva_drive.definition.matchers import describe
+from geneva_drive.models.registry import registry
 from geneva_drive.models.signal import Signal
+from geneva_drive.progress import chains
 from geneva_drive.reports import explain
-from geneva_drive.states import ExecutionState, WorkflowState
+from geneva_drive.states import ExecutionState, SignalState, WorkflowState
 from geneva_drive.story import StepLine, Story, duration_of, tell
+from geneva_drive.workflows import BulkAction
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from geneva_drive.admin.workflow_admin import WorkflowAdmin
-    from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
 __all__ = ["workflow_page"]
@@ -38,221 +40,198 @@ _MARKS = {
 _MOST_SIGNALS = 200
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One row of the attempts, ready to be shown."""
-
-    execution: StepExecution
-    started: Any
-    pill: Any
-    tone: str
-    took: str
-    # In steps of five per cent, since a strict Content-Security-Policy allows classes and no inline style.
-    left: int
-    width: int
-    progress: str
-    details: list[tuple[str, str]]
-
-
 def workflow_page(model_admin: WorkflowAdmin, request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
     """Return the context of the page."""
     story = tell(workflow)
     now = clock.now(workflow._state.db)
-    # What is pending already, and how it will end, is the banner's; the buttons name what they will do.
-    buttons = [
-        {
-            "name": action.name,
-            "label": _label(action.name, str(action.button), workflow),
-            "url": model_admin.url("geneva_drive_act", workflow.pk, action.name),
-            "dangerous": action.dangerous,
-            "first": number == 0,
-        }
-        for number, action in enumerate(
-            each for each in ACTIONS if each.applies(workflow) and model_admin.may(request, each)
-        )
-    ]
+    signals = list(
+        Signal.objects.using(workflow._state.db)
+        .filter(workflow_id=workflow.pk)
+        .order_by("-pk")[:_MOST_SIGNALS]
+    )
     return {
-        "title": _title(workflow),
-        "opts": model_admin.opts,
-        "media": model_admin.page_media(),
         "workflow": workflow,
+        "type_name": type_name(workflow.type),
+        "is_declared": registry.get(workflow.type) is not None,
         "state": pill(workflow.state, workflow.get_state_display()),
         "hero": hero_link(workflow, model_admin.admin_site),
         "started": relative(workflow.created_at, now),
-        "queue": _queue(story),
-        "buttons": buttons,
+        "queue": story.attempts[-1].queue if story.attempts else "",
+        "buttons": _buttons(model_admin, request, story),
         "banner": explain(workflow),
         "banner_tone": tone("failed" if workflow.state == WorkflowState.PAUSED else workflow.state),
-        "steps": [_step(line, number, workflow, now) for number, line in enumerate(story.steps, 1)],
-        "attempts": _attempts(story, now),
-        "signals": _signals(workflow, now),
-        "actions_by_hand": [
-            {
-                "when": relative(each.created_at, now),
-                "who": each.actor or _("somebody"),
-                "what": each.action,
-                "reason": each.reason,
-                "change": _change(each.before, each.after),
-            }
-            for each in reversed(story.actions)
-        ],
+        "steps": [_step(line, number, story, signals, now) for number, line in enumerate(story.steps, 1)],
+        "attempts": attempts(story, now),
+        "awaited": _awaited(story, now),
+        "signals": [_signal(each, story, now) for each in signals],
+        "by_hand": [_by_hand(each, now) for each in reversed(story.actions)],
+        "is_cut": story.is_cut,
+        "bulk": _bulk(model_admin, workflow),
         "data": [
-            (name, _json(getattr(workflow, field)))
+            (name, as_json(getattr(workflow, field)))
             for name, field in ((_("Metadata"), "metadata"), (_("Job options"), "job_options"))
             if getattr(workflow, field) is not None
         ],
     }
 
 
-def _title(workflow: Workflow) -> str:
-    return f"{workflow.type} {workflow.pk}"
+def _buttons(model_admin: WorkflowAdmin, request: HttpRequest, story: Story) -> list[dict[str, Any]]:
+    workflow = story.workflow
+    offered = [
+        action
+        for action in ACTIONS
+        if model_admin.may(request, action) and action.applies(workflow, story.active)
+    ]
+    return [
+        {
+            "label": _label(action, story),
+            "url": model_admin.url("geneva_drive_act", workflow.pk, action.name),
+            "asks": action.asks,
+            "tone": "gd-danger" if action.name == "cancel" else "" if number == 0 else "gd-secondary",
+        }
+        for number, action in enumerate(offered)
+    ]
 
 
-def _label(name: str, button: str, workflow: Workflow) -> str:
-    step = workflow.next_step_name
-    if name == "resume" and step is not None:
-        return _("Resume: run %(step)s") % {"step": step}
-    if name == "skip" and step is not None:
+def _label(action: Action, story: Story) -> str:
+    """Name what the button will do to this workflow."""
+    workflow, step = story.workflow, story.workflow.next_step_name
+    definition = workflow.steps.resolve(step)
+    runs = definition is not None and not definition.removed
+    if action.name == "resume" and workflow.state == WorkflowState.PERFORMING:
+        return _("Withdraw the pause")
+    if action.name == "resume" and runs and story.active is None:
+        return _("Resume: run %(step)s again") % {"step": step}
+    if action.name == "resume" and runs:
+        return _("Resume: go on with %(step)s") % {"step": step}
+    if action.name == "skip" and step is not None:
         return _("Skip %(step)s…") % {"step": step}
-    return button
+    return str(action.button)
 
 
-def _queue(story: Story) -> str:
-    return story.attempts[-1].queue if story.attempts else ""
-
-
-def _step(line: StepLine, number: int, workflow: Workflow, now: Any) -> dict[str, Any]:
-    definition = workflow.steps.get(line.name)
-    notes = []
-    last = line.attempts[-1] if line.attempts else None
-    if line.status == "gravestone":
-        notes.append(_("removed step; this run passed over it") if last else _("removed step"))
-    elif line.status == "not declared":
-        notes.append(_("not declared in this code"))
-    elif last is None:
-        notes.append(_("pointed at") if line.status == "current" else _("to come"))
-    else:
-        took = duration_of(last, now)
-        notes.append(str(_status_words(line.status)) + (f", {in_words(took)}" if took is not None else ""))
-    if len(line.attempts) > 1:
-        notes.append(_("%(count)s attempts") % {"count": len(line.attempts)})
-    if line.former_name:
-        notes.append(_("formerly %(name)s") % {"name": line.former_name})
-    if definition is not None and definition.resumable:
-        notes.append(_("resumable"))
-    if definition is not None and definition.skip_if is not None:
-        notes.append(_("has a condition"))
+def _step(line: StepLine, number: int, story: Story, signals: list[Signal], now: datetime) -> dict[str, Any]:
     return {
         "name": line.name,
         "mark": _MARKS.get(line.status, str(number)),
         "tone": tone(line.status),
-        "status": line.status,
         "is_grave": line.status == "gravestone",
-        "is_current": line.status in ("current", "failed") and workflow.next_step_name is not None,
-        "notes": " · ".join(notes),
+        "is_current": line.status in ("current", "failed") and story.workflow.is_ongoing,
+        "notes": " · ".join(_notes(line, story.workflow, signals, now)),
     }
 
 
-def _status_words(status: str) -> str:
-    return {
+def _notes(line: StepLine, workflow: Workflow, signals: list[Signal], now: datetime) -> list[str]:
+    definition = workflow.steps.get(line.name)
+    notes = [_happened(line, now)]
+    if len(line.attempts) > 1:
+        runs = len(chains(line.attempts))
+        notes += [_("%(count)s attempts") % {"count": runs}] if runs > 1 else []
+    if line.former_name:
+        notes.append(_("formerly %(name)s") % {"name": line.former_name})
+    elif definition is not None and definition.formerly:
+        notes.append(_("formerly %(name)s") % {"name": ", ".join(definition.formerly)})
+    if definition is None:
+        return notes
+    if definition.wait_for is not None:
+        notes.append(_waits(line, describe(definition.wait_for), signals))
+    if definition.resumable:
+        notes.append(progress_in_words(chains(line.attempts)[-1].progress if line.attempts else None))
+        notes.append(_("resumable"))
+    if definition.skip_if is not None:
+        words = _("runs only when %(name)s") if definition.skip_if.negated else _("skipped when %(name)s")
+        notes.append(words % {"name": definition.skip_if.name})
+    return [note for note in notes if note]
+
+
+def _happened(line: StepLine, now: datetime) -> str:
+    last = line.attempts[-1] if line.attempts else None
+    if line.status == "gravestone":
+        return _("removed step; this run passed over it") if last else _("removed step")
+    if line.status == "not declared":
+        return _("not declared in this code")
+    if last is None:
+        return _("pointed at") if line.status == "current" else _("to come")
+    if last.state == ExecutionState.SCHEDULED:
+        return _("scheduled")
+    if last.state == ExecutionState.WAITING:
+        return _("waiting")
+    words = {
         "done": _("done"),
         "skipped": _("skipped"),
         "failed": _("failed"),
         "canceled": _("canceled"),
         "current": _("current"),
-    }.get(status, status)
+    }
+    took = duration_of(last, now)
+    return words.get(line.status, line.status) + (f", {in_words(took)}" if took is not None else "")
 
 
-def _attempts(story: Story, now: Any) -> list[Attempt]:
-    begun = [each for each in story.attempts if each.started_at is not None]
-    if begun:
-        first = clock.utc(begun[0].started_at)  # type: ignore[arg-type]
-        whole = max((clock.utc(e.finished_at) if e.finished_at else now) for e in begun) - first
-    else:
-        first, whole = now, timedelta(0)
-    return [_attempt(each, first, whole, now) for each in reversed(story.attempts)]
+def _waits(line: StepLine, awaited: str, signals: list[Signal]) -> str:
+    has_one = {attempt.signal_id for attempt in line.attempts} & {each.pk for each in signals}
+    if has_one:
+        return _("waited for %(signal)s, received") % {"signal": awaited}
+    return _("waits for %(signal)s") % {"signal": awaited}
 
 
-def _attempt(execution: StepExecution, first: Any, whole: timedelta, now: Any) -> Attempt:
-    took = duration_of(execution, now)
-    left = width = 0
-    if took is not None and whole > timedelta(0) and execution.started_at is not None:
-        left = min(95, int((clock.utc(execution.started_at) - first) / whole * 20) * 5)
-        width = max(5, min(100 - left, round(took / whole * 20) * 5))
-    word = str(execution.outcome or execution.state)
-    return Attempt(
-        execution=execution,
-        started=relative(execution.started_at or execution.scheduled_for, now),
-        pill=pill(word, str(execution.get_outcome_display() or execution.get_state_display())),
-        tone=tone(word),
-        took=in_words(took) if took is not None else "-",
-        left=left,
-        width=width,
-        progress=_progress(execution),
-        details=_details(execution),
-    )
-
-
-def _progress(execution: StepExecution) -> str:
-    if not execution.iterations:
+def _awaited(story: Story, now: datetime) -> str:
+    active = story.active
+    if active is None or active.state != ExecutionState.WAITING:
         return ""
-    if execution.iterations_total:
-        share = execution.iterations / execution.iterations_total
-        return _("%(done)s of %(total)s (%(share)s%%)") % {
-            "done": execution.iterations,
-            "total": execution.iterations_total,
-            "share": int(share * 100),
-        }
-    return _("%(done)s done") % {"done": execution.iterations}
+    definition = story.workflow.steps.resolve(active.step_name)
+    matcher = definition.wait_for if definition is not None else None
+    since = now - clock.utc(active.waiting_since or active.created_at)
+    text = _("%(step)s has waited for %(signal)s for %(time)s") % {
+        "step": active.step_name,
+        "signal": describe(matcher) if matcher is not None else _("a signal that this code does not know"),
+        "time": in_words(since),
+    }
+    if active.wait_deadline is not None:
+        left = clock.utc(active.wait_deadline) - now
+        text += ", " + _("and waits %(time)s more") % {"time": in_words(left)}
+    return text
 
 
-def _details(execution: StepExecution) -> list[tuple[str, str]]:
-    details = []
-    for label, name in ((_("Cursor"), "cursor"), (_("Notes"), "metadata")):
-        try:
-            value = getattr(execution, name)
-        except Exception as error:  # noqa: BLE001 - a cursor of other code may not be decodable; the page shows it
-            details.append((label, f"{type(error).__name__}: {error}"))
-            continue
-        if value is not None:
-            details.append((label, _json(value)))
-    if execution.state == ExecutionState.SCHEDULED and execution.deferred_since is not None:
-        details.append((_("Deferred since"), str(execution.deferred_since)))
-    return details
+def _signal(signal: Signal, story: Story, now: datetime) -> dict[str, Any]:
+    holders = {attempt.step_name: None for attempt in story.attempts if attempt.signal_id == signal.pk}
+    label = str(signal.get_state_display())
+    if holders and signal.state != SignalState.PENDING:
+        label = _("%(state)s by %(steps)s") % {"state": label, "steps": ", ".join(holders)}
+    return {
+        "received": relative(signal.created_at, now),
+        "name": signal.name,
+        "key": signal.idempotency_key or "",
+        "pill": pill(signal.state, label),
+        "payload": as_json(signal.payload),
+    }
 
 
-def _signals(workflow: Workflow, now: Any) -> list[dict[str, Any]]:
-    rows = (
-        Signal.objects.using(workflow._state.db)
-        .filter(workflow_id=workflow.pk)
-        .order_by("-pk")[:_MOST_SIGNALS]
-    )
-    return [
-        {
-            "received": relative(each.created_at, now),
-            "name": each.name,
-            "key": each.idempotency_key or "",
-            "pill": pill(each.state, str(each.get_state_display())),
-            "payload": _json(each.payload),
-        }
-        for each in rows
-    ]
+def _by_hand(action: Any, now: datetime) -> dict[str, Any]:
+    before = action.before if isinstance(action.before, dict) else {}
+    after = action.after if isinstance(action.after, dict) else {}
+    changes = []
+    if before.get("state") and after.get("state"):
+        changes.append(f"{before['state']} → {after['state']}")
+    changes += [str(after[name]) for name in ("step", "signal", "at") if after.get(name)]
+    return {
+        "when": relative(action.created_at, now),
+        "who": action.actor or _("somebody"),
+        "what": action.action,
+        "reason": action.reason,
+        "change": ", ".join(changes),
+    }
 
 
-def _change(before: Any, after: Any) -> str:
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return ""
-    return f"{before.get('state')} → {after.get('state')}" + (
-        f", {after['step']}" if after.get("step") else ""
-    )
-
-
-def _json(value: Any) -> str:
-    def other(each: Any) -> Any:
-        if isinstance(each, Model):
-            return f"{each._meta.label} {each.pk}"
-        if isinstance(each, set | frozenset | tuple):
-            return list(each)
-        return str(each)
-
-    return json.dumps(value, default=other, ensure_ascii=False, indent=1)
+def _bulk(model_admin: WorkflowAdmin, workflow: Workflow) -> dict[str, Any] | None:
+    """Return what came of an action on many, if that is what this workflow is."""
+    if not isinstance(workflow, BulkAction) or not isinstance(workflow.metadata, dict):
+        return None
+    order = workflow.metadata
+    return {
+        "action": order.get("action"),
+        "total": order.get("total"),
+        "failed": order.get("failed", 0),
+        "failures": [
+            (model_admin.url("geneva_drive_workflow_change", key), key, message)
+            for key, message in order.get("failures", [])
+        ],
+    }

@@ -33,22 +33,26 @@ class WorkflowChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        self.is_capped = self.result_count >= MOST
         found: Any = list(self.result_list)
         self.result_list = found
-        if not found:
-            return
-        using = found[0]._state.db
-        now = clock.now(using)
-        rows = StepExecution.objects.using(using).filter(workflow_id__in=[each.pk for each in found])
-        slim = rows.defer("error_traceback", "cursor", "metadata", "active_workflow")
-        active = {each.workflow_id: each for each in slim.filter(state__in=ACTIVE)}
-        paused = [each.pk for each in found if each.state == WorkflowState.PAUSED]
-        failed = rows.filter(workflow_id__in=paused, state=ExecutionState.FAILED).order_by("pk")
-        errors = {
-            (workflow, step): error
-            for workflow, step, error in failed.values_list("workflow_id", "step_name", "error_class")
-        }
-        for each in found:
-            each.shown_active = active.get(each.pk)
-            each.shown_error = errors.get((each.pk, each.next_step_name))
-            each.shown_now = now
+        if found:
+            _fetch_what_is_shown(found)
+
+
+def _fetch_what_is_shown(found: list[Any]) -> None:
+    using = found[0]._state.db
+    now = clock.now(using)
+    rows = StepExecution.objects.using(using).filter(workflow_id__in=[each.pk for each in found])
+    slim = rows.defer("error_message", "error_traceback", "cursor", "metadata", "active_workflow")
+    active = {each.workflow_id: each for each in slim.filter(state__in=ACTIVE)}
+    paused = [each.pk for each in found if each.state == WorkflowState.PAUSED]
+    failed = rows.filter(workflow_id__in=paused, state=ExecutionState.FAILED).order_by("pk")
+    errors = {
+        (workflow, step): error
+        for workflow, step, error in failed.values_list("workflow_id", "step_name", "error_class")
+    }
+    for each in found:
+        each.shown_active = active.get(each.pk)
+        each.shown_error_class = errors.get((each.pk, each.next_step_name))
+        each.shown_now = now

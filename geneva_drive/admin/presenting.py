@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model
 from django.urls import NoReverseMatch, reverse
 from django.utils import formats
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
 from geneva_drive.exceptions import HeroModelGone
+from geneva_drive.models.registry import registry
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
 
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["hero_link", "in_words", "pill", "relative", "tone"]
+__all__ = ["as_json", "hero_link", "in_words", "pill", "relative", "tone", "type_name"]
 
 _TONES = {
     "ready": "run",
@@ -60,21 +64,21 @@ def pill(word: str, label: str | None = None) -> SafeString:
     return format_html('<span class="gd-pill {}">{}</span>', tone(word), label or word)
 
 
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-
-
 def in_words(delta: timedelta) -> str:
     """Return a duration in its two largest units."""
     seconds = delta.total_seconds()
     if seconds < 10:
-        return f"{formats.number_format(round(max(seconds, 0.0), 2))} s"
-    parts = []
-    rest = int(seconds)
-    for size, name in _UNITS:
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {name}")
-    return " ".join(parts[:2])
+        return _("%(count)s s") % {"count": formats.number_format(round(max(seconds, 0.0), 2))}
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [
+        (days, _("%(count)s d")),
+        (hours, _("%(count)s h")),
+        (minutes, _("%(count)s min")),
+        (seconds, _("%(count)s s")),
+    ]
+    return " ".join(text % {"count": count} for count, text in [each for each in parts if each[0]][:2])
 
 
 def relative(moment: datetime | None, now: datetime) -> SafeString | str:
@@ -93,6 +97,12 @@ def relative(moment: datetime | None, now: datetime) -> SafeString | str:
     return format_html('<time datetime="{}" title="{}">{}</time>', exact.isoformat(), shown, text)
 
 
+def type_name(label: str) -> str:
+    """Return a type in words, or its label where this code does not declare it."""
+    cls = registry.get(label)
+    return label if cls is None else str(capfirst(cls._meta.verbose_name))
+
+
 def hero_link(workflow: Workflow, site: AdminSite) -> SafeString | str:
     """Return the hero, linked to its own admin page where there is one."""
     if workflow.hero_type_id is None:
@@ -106,9 +116,26 @@ def hero_link(workflow: Workflow, site: AdminSite) -> SafeString | str:
     if hero is None:
         return format_html("{} {}", name, pill("canceled", _("deleted")))
     try:
+        text = str(hero)
+    except Exception:  # noqa: BLE001 - the project's own __str__: one hero's shall not take the list down
+        text = name
+    try:
         if not site.is_registered(type(hero)):
-            return str(hero)
+            return text
         url = reverse(f"{site.name}:{hero._meta.app_label}_{hero._meta.model_name}_change", args=[hero.pk])
     except NoReverseMatch:
-        return str(hero)
-    return format_html('<a href="{}">{}</a>', url, hero)
+        return text
+    return format_html('<a href="{}">{}</a>', url, text)
+
+
+def as_json(value: Any) -> str:
+    """Return a stored value as JSON to be read: what JSON has no type for, as text."""
+
+    def other(each: Any) -> Any:
+        if isinstance(each, Model):
+            return f"{each._meta.label} {each.pk}"
+        if isinstance(each, set | frozenset | tuple):
+            return list(each)
+        return str(each)
+
+    return json.dumps(value, default=other, ensure_ascii=False, indent=1)

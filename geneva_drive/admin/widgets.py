@@ -5,23 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.apps import apps
 
-__all__ = ["has_editor", "json_widget", "media"]
-
-try:
-    import django_json_widget  # noqa: F401
-except ImportError:
-    has_editor = False
-else:
-    from django.apps import apps
-
-    has_editor = True
-
-_SCRIPT = "geneva_drive/json.js"
-
-
-def _editor_is_served() -> bool:
-    return has_editor and apps.is_installed("django_json_widget")
+__all__ = ["JSONTextarea", "editor_media"]
 
 
 class JSONTextarea(forms.Textarea):
@@ -35,16 +21,11 @@ class JSONTextarea(forms.Textarea):
             {"rows": 6, "class": "vLargeTextField gd-json-edit", "spellcheck": "false", **(attrs or {})}
         )
 
-    @property
-    def media(self) -> forms.Media:
-        return media()
 
-
-def media() -> forms.Media:
+def editor_media() -> forms.Media:
     """Return the editor's files, or none where it is not installed: then JSON is plain text."""
-    if not _editor_is_served():
+    if not apps.is_installed("django_json_widget"):
         return forms.Media()
-    return forms.Media(css={"all": ["dist/jsoneditor.min.css"]}, js=["dist/jsoneditor.min.js", _SCRIPT])
-
-
-json_widget = JSONTextarea
+    return forms.Media(
+        css={"all": ["dist/jsoneditor.min.css"]}, js=["dist/jsoneditor.min.js", "geneva_drive/json.js"]
+    )

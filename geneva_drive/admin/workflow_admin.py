@@ -9,22 +9,22 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
-from geneva_drive.admin import acting, overview, pages
+from geneva_drive.admin import acting, overview, starting
 from geneva_drive.admin.actions import ACTIONS, Action
 from geneva_drive.admin.filters import FILTERS
+from geneva_drive.admin.pages import workflow_page
 from geneva_drive.admin.paging import CappedPaginator, WorkflowChangeList
 from geneva_drive.admin.presenting import hero_link, in_words, pill, relative
-from geneva_drive.admin.widgets import media as json_media
+from geneva_drive.admin.rendering import page
 from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import search
+from geneva_drive.searching import search
 from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         "shown_state",
         "shown_step",
         "shown_due",
+        "shown_error",
         "shown_age",
     )
     list_display_links = ("shown_id",)
@@ -122,13 +123,9 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         name = workflow.next_step_name
         if name is None:
             return "-"
-        error = getattr(workflow, "shown_error", None)
-        shown = (
-            name if error is None else format_html("{}<br><small>{}</small>", name, error.rsplit(".", 1)[-1])
-        )
         if registry.get(workflow.type) is not None and workflow.steps.resolve(name) is None:
-            return format_html("{} {}", shown, pill("not declared", gettext("not declared")))
-        return shown
+            return format_html("{} {}", name, pill("not declared", gettext("not declared")))
+        return name
 
     @admin.display(description=_("due"))
     def shown_due(self, workflow: Workflow) -> str:
@@ -147,6 +144,11 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         if late.total_seconds() > 1:
             return pill("failed", gettext("overdue by %(time)s") % {"time": in_words(late)})
         return relative(execution.scheduled_for, now)
+
+    @admin.display(description=_("error"))
+    def shown_error(self, workflow: Workflow) -> str:
+        error: str | None = getattr(workflow, "shown_error_class", None)
+        return "-" if error is None else format_html('<span title="{}">{}</span>', error, error.rsplit(".", 1)[-1])
 
     @admin.display(description=_("started"))
     def shown_age(self, workflow: Workflow) -> str:
@@ -193,7 +195,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return [
             path("overview/", wrap(overview.overview), name="geneva_drive_overview"),
             path("removed-steps/", wrap(overview.removed_steps), name="geneva_drive_removed_steps"),
-            path("start/", wrap(acting.start), name="geneva_drive_start"),
+            path("start/", wrap(starting.start), name="geneva_drive_start"),
             path("many/<str:name>/", wrap(acting.act_on_many), name="geneva_drive_act_on_many"),
             path("<path:object_id>/act/<str:name>/", wrap(acting.act_on_one), name="geneva_drive_act"),
             *super().get_urls(),
@@ -210,13 +212,8 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         workflow = self.find(request, object_id)
         if request.method not in ("GET", "HEAD"):
             raise PermissionDenied
-        context = {
-            **self.admin_site.each_context(request),
-            **pages.workflow_page(self, request, workflow),
-            **(extra_context or {}),
-        }
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
-        return TemplateResponse(request, "geneva_drive/admin/workflow.html", context)
+        context = {**workflow_page(self, request, workflow), **(extra_context or {})}
+        return page(self, request, "workflow", f"{workflow.type} {workflow.pk}", **context)
 
     def find(self, request: HttpRequest, object_id: str) -> Workflow:
         """Return the workflow of a page, or answer 403 or 404."""
@@ -231,6 +228,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         context = {
             "title": gettext("Workflows"),
+            
             "may_start": request.user.has_perm("geneva_drive.start_workflow"),
             **(extra_context or {}),
         }
@@ -245,9 +243,6 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def list_url(self, **parameters: Any) -> str:
         """Return the list's address with these filters."""
         return f"{self.url('geneva_drive_workflow_changelist')}?{urlencode(parameters)}"
-
-    def page_media(self) -> Any:
-        return self.media + json_media()
 
     def tell(self, request: HttpRequest, message: str, level: int = messages.SUCCESS) -> None:
         self.message_user(request, message, level)

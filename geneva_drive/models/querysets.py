@@ -61,43 +61,6 @@ class WorkflowQuerySet(models.QuerySet[_W_co]):
         """Return those that stand at a step, by the name that their rows have."""
         return self.filter(next_step_name=name, state__in=ONGOING)
 
-    def with_error(self, class_name: str) -> Self:
-        """Return those whose latest failure, where they stand, is of an error class; its last part is enough."""
-        matches = models.Q(executions__error_class=class_name) | models.Q(
-            executions__error_class__endswith=f".{class_name}"
-        )
-        # The step that failed is the one pointed at: an old error of another step is history.
-        at_hand = models.Q(executions__step_name=models.F("next_step_name"))
-        return self.filter(matches & at_hand, state=WorkflowState.PAUSED).distinct()
-
-    def on_queue(self, queue: str) -> Self:
-        """Return those whose active execution is on a queue."""
-        return self.filter(executions__queue=queue, executions__state__in=ACTIVE)
-
-    def overdue(self, before: datetime) -> Self:
-        """Return those that are ready and whose scheduled execution was due before ``before``."""
-        return self.filter(
-            state=WorkflowState.READY,
-            executions__state=ExecutionState.SCHEDULED,
-            executions__held=False,
-            executions__scheduled_for__lt=before,
-        )
-
-    def waiting_since(self, before: datetime) -> Self:
-        """Return those that have been parked for a signal since before ``before``."""
-        return self.filter(executions__state=ExecutionState.WAITING, executions__waiting_since__lt=before)
-
-    def stranded(self) -> Self:
-        """Return ongoing ones that stand at a step, or are of a class, that this code does not declare."""
-        known = models.Q(pk__in=[])
-        for cls in registry.all():
-            names = [name for step in cls.steps for name in (step.name, *step.formerly)]
-            labels = [cls._geneva.label, *cls._geneva.former_types]
-            known |= models.Q(type__in=labels) & (
-                models.Q(next_step_name__in=names) | models.Q(next_step_name__isnull=True)
-            )
-        return self.filter(state__in=ONGOING).exclude(known)
-
     def _filter_or_exclude_inplace(self, negate: bool, args: Any, kwargs: Any) -> None:
         if "hero" in kwargs:
             kwargs = dict(kwargs)

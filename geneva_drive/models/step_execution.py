@@ -15,6 +15,7 @@ from geneva_drive.models.fields import (
     active_workflow_field,
     primary_key,
 )
+from geneva_drive.models.indexes import NotNullIndex
 from geneva_drive.models.querysets import StepExecutionQuerySet
 from geneva_drive.states import ACTIVE, ExecutionState, Outcome
 
@@ -115,6 +116,9 @@ class StepExecution(models.Model):
             models.Index(fields=["state", "held", "wait_deadline"], name="geneva_execution_timeout"),
             # Recovery: what does this process (or none) have in hand, and since when?
             models.Index(fields=["state", "process", "started_at"], name="geneva_execution_in_hand"),
+            # Lists: what failed with this error? What is parked for too long?
+            NotNullIndex(fields=["error_class"], name="geneva_execution_error"),
+            NotNullIndex(fields=["waiting_since"], name="geneva_execution_parked"),
         ]
 
     def __str__(self) -> str:

@@ -101,6 +101,8 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
             models.Index(fields=["type", "state"], name="geneva_workflow_type_state"),
             # The clean-up: which ended before the retention?
             models.Index(fields=["state", "transitioned_at"], name="geneva_workflow_ended"),
+            # Lists: which were started since? It never changes, so that no step touches this index.
+            models.Index(fields=["created_at"], name="geneva_workflow_created"),
         ]
         permissions = [
             ("pause_workflow", _("Can pause a workflow")),

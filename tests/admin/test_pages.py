@@ -173,7 +173,11 @@ class TestOverview:
                 rows = admin_client_.get(card["url"]).context["cl"].result_list
                 assert len(rows) == card["count"], card["label"]
         (by_type,) = [each for each in response.context["types"] if each["label"] == "testapp.FiveSteps"]
-        assert by_type["cells"][0][0] == 3
+        assert by_type["cells"][0]["count"] == 3
+        for each in response.context["types"]:
+            for cell in each["cells"]:
+                rows = admin_client_.get(cell["url"]).context["cl"].result_list
+                assert len(rows) == cell["count"], cell["url"]
 
     def test_shows_processes_with_what_they_run(self, admin_client_: Client) -> None:
         (workflow,) = started()
@@ -201,10 +205,11 @@ class TestRemovedSteps:
         StepExecution.objects.filter(workflow=workflow).update(step_name="buried")
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="buried")
         response = admin_client_.get(url("geneva_drive_removed_steps"))
-        (grave,) = [each for each in response.context["graves"] if each["step"] == "buried"]
-        assert (grave["executions"], grave["landing"], grave["deletable"]) == (1, 1, False)
-        rows = admin_client_.get(grave["landing_url"]).context["cl"].result_list
-        assert [each.pk for each in rows] == [workflow.pk]
+        (grave,) = [each for each in response.context["graves"] if each["row"].step == "buried"]
+        assert (grave["row"].executions, grave["row"].landing, grave["row"].can_be_deleted) == (1, 1, False)
+        for address in (grave["url"], grave["landing_url"]):
+            rows = admin_client_.get(address).context["cl"].result_list
+            assert [each.pk for each in rows] == [workflow.pk], address
 
     def test_lists_what_this_code_does_not_declare(self, admin_client_: Client) -> None:
         (workflow,) = started()
@@ -212,7 +217,7 @@ class TestRemovedSteps:
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="gone")
         response = admin_client_.get(url("geneva_drive_removed_steps"))
         (missing,) = response.context["missing"]
-        assert (missing["step"], missing["workflows"]) == ("gone", 1)
+        assert (missing["row"].step, missing["row"].workflows) == ("gone", 1)
         assert "gone = removed_step()" in text(response)
 
 

@@ -1,0 +1,30 @@
+/* A page that is reloaded comes back where it was: the same details open, the same lines in sight. */
+"use strict";
+(() => {
+  const key = `geneva_drive:${location.pathname}`;
+  const remember = () => {
+    const open = [...document.querySelectorAll("[data-gd-keep-place] details[id][open]")].map((each) => each.id);
+    sessionStorage.setItem(key, JSON.stringify({ open, y: window.scrollY }));
+  };
+  const restore = () => {
+    const page = document.querySelector("[data-gd-keep-place]");
+    if (page === null) {
+      return;
+    }
+    window.addEventListener("pagehide", remember);
+    const kept = JSON.parse(sessionStorage.getItem(key) || "null");
+    if (kept === null) {
+      return;
+    }
+    kept.open.forEach((id) => {
+      const details = document.getElementById(id);
+      if (details !== null) {
+        details.open = true;
+      }
+    });
+    if (!location.hash) {
+      window.scrollTo(0, kept.y);
+    }
+  };
+  document.addEventListener("DOMContentLoaded", restore);
+})();
