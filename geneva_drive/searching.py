@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
@@ -31,7 +31,9 @@ def hero_condition(text: str, using: str) -> Q:
     if not colon:
         condition = _any_hero(key, using)
         if not _fits(condition, using):
-            raise ValueError(f"{text!r} is no hero's key here: write app.model:key, for example shop.order:42.")
+            raise ValueError(
+                f"{text!r} is no hero's key here: write app.model:key, for example shop.order:42."
+            )
         return condition
     if not key or label.count(".") != 1:
         raise ValueError(f"{text}: write app.model:key, for example shop.order:42.")

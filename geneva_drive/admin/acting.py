@@ -211,9 +211,7 @@ def _tell_results(
     model_admin: WorkflowAdmin, request: HttpRequest, action: Action, done: int, failed: list[tuple[Any, str]]
 ) -> None:
     if done:
-        model_admin.tell(
-            request, _("%(action)s: %(count)s done.") % {"action": action.title, "count": done}
-        )
+        model_admin.tell(request, _("%(action)s: %(count)s done.") % {"action": action.title, "count": done})
     if failed:
         text = ngettext("%(count)s failed: %(lines)s", "%(count)s failed: %(lines)s", len(failed))
         lines = "; ".join(f"{key}: {message}" for key, message in failed)

@@ -57,7 +57,7 @@ class Action:
 
 
 def _is_paused(workflow: Workflow, _active: StepExecution | None) -> bool:
-    return workflow.state == WorkflowState.PAUSED
+    return bool(workflow.state == WorkflowState.PAUSED)
 
 
 def _can_resume(workflow: Workflow, _active: StepExecution | None) -> bool:
@@ -65,8 +65,8 @@ def _can_resume(workflow: Workflow, _active: StepExecution | None) -> bool:
 
 
 def _can_pause(workflow: Workflow, _active: StepExecution | None) -> bool:
-    may = workflow.state in (WorkflowState.READY, WorkflowState.PERFORMING)
-    return may and workflow.pause_requested_at is None
+    is_moving = workflow.state in (WorkflowState.READY, WorkflowState.PERFORMING)
+    return bool(is_moving and workflow.pause_requested_at is None)
 
 
 def _has_scheduled(_workflow: Workflow, active: StepExecution | None) -> bool:
@@ -93,7 +93,9 @@ ACTIONS: tuple[Action, ...] = (
         _("Resume"),
         _("Resume"),
         _can_resume,
-        _("What was scheduled goes on, at its time or at once when that has passed; a failed step is tried again."),
+        _(
+            "What was scheduled goes on, at its time or at once when that has passed; a failed step is tried again."
+        ),
         asks=False,
     ),
     Action(

@@ -133,7 +133,9 @@ class ErrorFilter(_Filter):
         )
         names = failed.order_by("error_class").values_list("error_class", flat=True).distinct()[:_CHOICES]
         chosen = request.GET.get("error")
-        found = list(names) if not chosen or chosen in names else [chosen, *names]
+        found = [str(name) for name in names]
+        if chosen and chosen not in found:
+            found.insert(0, chosen)
         return [(name, name.rsplit(".", 1)[-1]) for name in found]
 
 

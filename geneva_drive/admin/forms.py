@@ -56,8 +56,8 @@ class RescheduleForm(ReasonForm):
     at = forms.SplitDateTimeField(
         label=_("Due"),
         widget=forms.SplitDateTimeWidget(
-            date_attrs={"type": "date", "aria-label": _("Date")},
-            time_attrs={"type": "time", "step": 1, "aria-label": _("Time")},
+            date_attrs={"type": "date", "aria-label": _("Date")},  # type: ignore[dict-item]  # lazy text
+            time_attrs={"type": "time", "step": "1", "aria-label": _("Time")},  # type: ignore[dict-item]
         ),
         help_text=_("In the time zone of this site."),
     )

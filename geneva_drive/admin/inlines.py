@@ -23,7 +23,7 @@ from geneva_drive.states import ACTIVE
 __all__ = ["WorkflowInline"]
 
 
-class WorkflowInline(GenericTabularInline):  # type: ignore[type-arg]
+class WorkflowInline(GenericTabularInline):
     """Add it to ``inlines`` of your model's admin: the object's latest workflows, why they are where they are,
     and what may be done to them.
     """

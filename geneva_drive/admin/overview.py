@@ -36,7 +36,11 @@ __all__ = ["overview", "removed_steps"]
 
 _MOST_PROCESSES = 100
 _MOST_IN_HAND = 1000
-_STACK = ((WorkflowState.READY, "gd-ok"), (WorkflowState.PERFORMING, "gd-run"), (WorkflowState.PAUSED, "gd-bad"))
+_STACK = (
+    (WorkflowState.READY, "gd-ok"),
+    (WorkflowState.PERFORMING, "gd-run"),
+    (WorkflowState.PAUSED, "gd-bad"),
+)
 
 
 def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBase:

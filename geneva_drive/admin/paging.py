@@ -23,7 +23,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
     """Counts no further than `MOST`."""
 
     @cached_property
-    def count(self) -> int:  # type: ignore[override]
+    def count(self) -> int:
         rows: Any = self.object_list
         return len(rows.order_by().values_list("pk")[:MOST])
 

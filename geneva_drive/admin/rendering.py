@@ -22,7 +22,7 @@ def page(
 ) -> TemplateResponse:
     """Return a page within the admin site that the request came to."""
     # Whence the templates' links take their namespace, also where the site has a name of its own.
-    request.current_app = model_admin.admin_site.name  # type: ignore[attr-defined]
+    request.current_app = model_admin.admin_site.name
     everywhere = {
         **model_admin.admin_site.each_context(request),
         "title": title,

@@ -58,7 +58,9 @@ def _class_of(rows: Any) -> tuple[type[Workflow] | None, str]:
     if len(classes) > 1:
         return None, _("Choose workflows of one type: the steps of different classes cannot be compared.")
     cls = classes.pop() if classes else None
-    return cls, _("This code does not declare the class of these workflows, so there is no step to resume at.")
+    return cls, _(
+        "This code does not declare the class of these workflows, so there is no step to resume at."
+    )
 
 
 def _notes(
@@ -74,7 +76,9 @@ def _notes(
         notes = [_("runs again in %(again)s, for the first time in %(first)s") % counts]
     else:
         notes = [_("runs for the first time in %(count)s") % {"count": able}]
-    before = [each.name for each in steps.runnable if steps.names.index(each.name) < steps.names.index(step.name)]
+    before = [
+        each.name for each in steps.runnable if steps.names.index(each.name) < steps.names.index(step.name)
+    ]
     kept = [name for name in before if done.get(name, 0) >= able]
     if kept:
         notes.append(_("stays done: %(steps)s") % {"steps": ", ".join(kept)})

@@ -28,7 +28,7 @@ from geneva_drive.searching import search
 from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 __all__ = ["WorkflowAdmin"]
 
@@ -67,7 +67,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     ordering = ("-pk",)
     search_fields = ("pk",)
     search_help_text = _("An id, a hero's key, a hero's model (shop.order), or both (shop.order:42)")
-    actions = [_bulk(action) for action in ACTIONS]  # type: ignore[assignment]
+    actions = [_bulk(action) for action in ACTIONS]
     change_list_template = "geneva_drive/admin/workflow_list.html"
 
     class Media:
@@ -93,10 +93,10 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:  # noqa: ARG002
         return (queryset.filter(search(search_term, queryset.db)) if search_term else queryset), False
 
-    def get_ordering(self, request: HttpRequest) -> Sequence[str]:  # noqa: ARG002
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:  # noqa: ARG002
         return self.ordering
 
-    def get_sortable_by(self, request: HttpRequest) -> Sequence[str]:  # noqa: ARG002
+    def get_sortable_by(self, request: HttpRequest) -> tuple[()]:  # noqa: ARG002
         # By any other column a million rows would have to be sorted.
         return ()
 
@@ -108,7 +108,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def shown_type(self, workflow: Workflow) -> str:
         if registry.get(workflow.type) is None:
             return format_html("{} {}", workflow.type, pill("not declared", gettext("class missing")))
-        return workflow.type
+        return str(workflow.type)
 
     @admin.display(description=_("hero"))
     def shown_hero(self, workflow: Workflow) -> str:
@@ -125,7 +125,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return "-"
         if registry.get(workflow.type) is not None and workflow.steps.resolve(name) is None:
             return format_html("{} {}", name, pill("not declared", gettext("not declared")))
-        return name
+        return str(name)
 
     @admin.display(description=_("due"))
     def shown_due(self, workflow: Workflow) -> str:
@@ -148,7 +148,11 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     @admin.display(description=_("error"))
     def shown_error(self, workflow: Workflow) -> str:
         error: str | None = getattr(workflow, "shown_error_class", None)
-        return "-" if error is None else format_html('<span title="{}">{}</span>', error, error.rsplit(".", 1)[-1])
+        return (
+            "-"
+            if error is None
+            else format_html('<span title="{}">{}</span>', error, error.rsplit(".", 1)[-1])
+        )
 
     @admin.display(description=_("started"))
     def shown_age(self, workflow: Workflow) -> str:
@@ -228,7 +232,6 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         context = {
             "title": gettext("Workflows"),
-            
             "may_start": request.user.has_perm("geneva_drive.start_workflow"),
             **(extra_context or {}),
         }

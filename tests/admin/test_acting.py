@@ -92,8 +92,9 @@ class TestPermissions:
 
     def test_anonymous_visitors_are_sent_to_log_in(self, client: Client) -> None:
         workflow = stumbled()
-        for name, arguments in [(LIST, []), (PAGE, [workflow.pk]), (ACT, [workflow.pk, "cancel"])]:
-            response = client.get(url(name, *arguments))
+        addresses = [url(LIST), url(PAGE, workflow.pk), url(ACT, workflow.pk, "cancel")]
+        for address in addresses:
+            response = client.get(address)
             assert response.status_code == 302
             assert "login" in response["Location"]
         assert client.post(url(ACT, workflow.pk, "cancel")).status_code == 302
@@ -120,7 +121,10 @@ class TestPermissions:
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
         assert token is not None
         assert (
-            client.post(url(ACT, workflow.pk, "cancel"), {"csrfmiddlewaretoken": token[1], "reason": "so"}).status_code == 302
+            client.post(
+                url(ACT, workflow.pk, "cancel"), {"csrfmiddlewaretoken": token[1], "reason": "so"}
+            ).status_code
+            == 302
         )
         assert_state(workflow, "canceled")
 
@@ -209,7 +213,9 @@ class TestResumeAtAStep:
     def test_refuses_a_step_that_cannot_run(self, admin_client_: Client, step: str) -> None:
         (workflow,) = started()
         workflow.pause()
-        response = admin_client_.post(url(ACT, workflow.pk, "resume_at"), {"step": step, "reason": "so"}, follow=True)
+        response = admin_client_.post(
+            url(ACT, workflow.pk, "resume_at"), {"step": step, "reason": "so"}, follow=True
+        )
         assert "cannot be resumed at" in text(response)
         assert_state(workflow, "paused")
 
