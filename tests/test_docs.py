@@ -21,7 +21,14 @@ WITH_CODE = [page for page in PAGES if page.runs]
 NOT_RUN = {
     ("README.md", "make demo"),
     ("README.md", "python -m pip install path/to/geneva_drive"),
+    ("docs/howto/admin.md", 'pip install "geneva_drive[admin]"'),
+    ("docs/howto/deploying.md", "- run: python manage.py geneva_predeploy --strict --json > predeploy.json"),
     ("docs/howto/hero-keys.md", 'GENEVA_DRIVE = {"HERO_KEY_TYPE": "string"}'),
+    ("docs/howto/operators-handbook.md", "python manage.py geneva_show 4711"),
+    (
+        "docs/howto/operators-handbook.md",
+        """python manage.py geneva_signal 4711 parcel_scanned '{"tracking": "JD0146"}' --idempotency-key evt_8812""",
+    ),
     ("docs/howto/run-workers.md", 'CMD ["python", "manage.py", "geneva_worker", "--threads", "4"]'),
     (
         "docs/howto/run-workers.md",

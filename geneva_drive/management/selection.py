@@ -8,19 +8,29 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections, router
 
+from geneva_drive import clock
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.selecting import Selection
 from geneva_drive.states import WorkflowState
 
-__all__ = ["FAILED", "MISUSE", "ActionCommand", "SelectingCommand", "alias_of_option", "duration"]
+__all__ = [
+    "FAILED",
+    "MISUSE",
+    "ActionCommand",
+    "LookingCommand",
+    "SelectingCommand",
+    "alias_of_option",
+    "duration",
+    "workflow_key",
+]
 
 FAILED = 1
 """Exit status: some rows failed."""
@@ -47,6 +57,14 @@ def alias_of_option(using: str | None) -> str:
     return using or router.db_for_write(Workflow)
 
 
+def workflow_key(text: str) -> Any:
+    """Return the key that is meant, or refuse what is none."""
+    try:
+        return Workflow._meta.pk.to_python(text)
+    except ValidationError as error:
+        raise CommandError(f"{text!r} is no workflow id.", returncode=MISUSE) from error
+
+
 def add_filters(parser: CommandParser) -> None:
     """Add the options that choose workflows."""
     group = parser.add_argument_group("which workflows")
@@ -55,7 +73,11 @@ def add_filters(parser: CommandParser) -> None:
         "--state", action="append", choices=WorkflowState.values, help="In this state; may be repeated."
     )
     group.add_argument("--step", help="That stand at this step.")
-    group.add_argument("--hero", metavar="APP.MODEL:KEY", help="Of this object, for example shop.order:42.")
+    group.add_argument(
+        "--hero",
+        metavar="HERO",
+        help="Of this object: app.model:key, for example shop.order:42, or a key alone.",
+    )
     group.add_argument("--error", metavar="CLASS", help="Paused by an error of this class.")
     group.add_argument("--queue", help="Whose next step is on this queue.")
     group.add_argument(
@@ -67,12 +89,33 @@ def add_filters(parser: CommandParser) -> None:
         help="Ready and overdue, by more than DURATION (30m, 2h, 3d) if given.",
     )
     group.add_argument(
+        "--waiting",
+        nargs="?",
+        const=timedelta(0),
+        type=duration,
+        metavar="DURATION",
+        help="Parked for a signal, for longer than DURATION if given.",
+    )
+    group.add_argument(
+        "--created", type=duration, metavar="DURATION", help="Started within the last DURATION."
+    )
+    group.add_argument(
+        "--moved",
+        type=duration,
+        metavar="DURATION",
+        help="Finished, canceled or paused within the last DURATION.",
+    )
+    group.add_argument(
         "--stranded", action="store_true", help="At a step or of a class that this code lacks."
     )
 
 
-def selection_of(options: dict[str, Any]) -> Selection:
+def selection_of(options: dict[str, Any], using: str) -> Selection:
     """Return what the options ask for."""
+
+    def since(ago: timedelta | None) -> datetime | None:
+        return None if ago is None else clock.now(using) - ago
+
     return Selection(
         type=options["type"],
         states=tuple(options["state"] or ()),
@@ -81,6 +124,9 @@ def selection_of(options: dict[str, Any]) -> Selection:
         error=options["error"],
         queue=options["queue"],
         overdue=options["overdue"],
+        waiting_longer=options["waiting"],
+        created_after=since(options["created"]),
+        moved_after=since(options["moved"]),
         stranded=options["stranded"],
     )
 
@@ -88,23 +134,30 @@ def selection_of(options: dict[str, Any]) -> Selection:
 def select(options: dict[str, Any], using: str) -> Any:
     """Return the queryset that the filters describe."""
     try:
-        return selection_of(options).apply(Workflow.objects.using(using), using)
+        return selection_of(options, using).apply(Workflow.objects.using(using), using)
     except ValueError as error:
         raise CommandError(f"--hero {error}", returncode=MISUSE) from error
 
 
-class SelectingCommand(BaseCommand):
-    """A command about some workflows."""
+class LookingCommand(BaseCommand):
+    """A command for operators."""
 
     requires_system_checks: list[str] = []  # a command for emergencies must run when a check complains
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="Write JSON.")
-        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
-        add_filters(parser)
+        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
 
     def write_json(self, value: Any) -> None:
         self.stdout.write(json.dumps(value, default=str, ensure_ascii=False))
+
+
+class SelectingCommand(LookingCommand):
+    """A command about some workflows."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        add_filters(parser)
 
 
 class ActionCommand(SelectingCommand):
@@ -158,19 +211,13 @@ class ActionCommand(SelectingCommand):
             raise SystemExit(FAILED)
 
     def _keys(self, options: dict[str, Any], using: str) -> list[Any]:
-        if options["ids"] and selection_of(options):
+        if options["ids"] and selection_of(options, using):
             raise CommandError("Give ids or filters, not both.", returncode=MISUSE)
         if options["ids"]:
-            key = Workflow._meta.pk
-            try:
-                return [key.to_python(each) for each in options["ids"]]
-            except ValidationError as error:
-                raise CommandError(
-                    f"That is no workflow id: {' '.join(error.messages)}", returncode=MISUSE
-                ) from error
-        if not selection_of(options):
+            return [workflow_key(each) for each in options["ids"]]
+        if not selection_of(options, using):
             raise CommandError(
-                f"Which workflows? Give ids or filters; see {self.verb} --help.", returncode=MISUSE
+                f"Which workflows? Give ids or filters; see geneva_{self.verb} --help.", returncode=MISUSE
             )
         return list(select(options, using).order_by("pk").values_list("pk", flat=True))
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from geneva_drive import clock
-from geneva_drive.management.selection import SelectingCommand, alias_of_option, select
+from geneva_drive.management.selection import SelectingCommand, alias_of_option, select, workflow_key
 from geneva_drive.management.text import ago, in_words
 from geneva_drive.models.heroes import hero_label
 from geneva_drive.models.step_execution import StepExecution
@@ -19,10 +19,7 @@ _COLUMNS = ("id", "type", "hero", "state", "step", "when", "error", "age")
 
 
 class Command(SelectingCommand):
-    help = (
-        "List workflows, the newest first; ongoing ones unless --all, --state or --type of an ended one is asked "
-        "for. Exit status: 0 also when there is none, 2 wrong use."
-    )
+    help = "List workflows, the newest first; ongoing ones unless --all or --state asks for others. Exit status: 0 also when there is none, 2 wrong use."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -38,7 +35,7 @@ class Command(SelectingCommand):
         if not options["all"] and not options["state"]:
             rows = rows.filter(state__in=ONGOING)
         if options["before"]:
-            rows = rows.filter(pk__lt=Workflow._meta.pk.to_python(options["before"]))
+            rows = rows.filter(pk__lt=workflow_key(options["before"]))
         limit = max(options["limit"], 1)
         found = list(rows.defer("metadata", "job_options").order_by("-pk")[: limit + 1])
         more, found = len(found) > limit, found[:limit]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
-from geneva_drive.management.selection import FAILED, alias_of_option
+from geneva_drive.management.selection import FAILED, LookingCommand, alias_of_option
 from geneva_drive.predeploy import look_ahead
 
 _TITLES = {
@@ -20,7 +19,7 @@ _TITLES = {
 }
 
 
-class Command(BaseCommand):
+class Command(LookingCommand):
     help = (
         "Say what this code would do to the workflows in flight. Run it with the new code against the live "
         "database, before the deploy; it only reads. Exit status: 0 nothing is stranded, 1 something would be "
@@ -29,16 +28,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--strict", action="store_true", help="Warnings count, too.")
-        parser.add_argument("--json", action="store_true", help="Write JSON.")
-        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
+        super().add_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         found = look_ahead(alias_of_option(options["using"]))
         if options["json"]:
             effects = [asdict(effect) for effect in found.effects]
-            self.stdout.write(
-                json.dumps({"strands": found.strands, "warns": found.warns, "effects": effects})
-            )
+            self.write_json({"strands": found.strands, "warns": found.warns, "effects": effects})
         else:
             for kind, title in _TITLES.items():
                 for effect in found.of(kind):

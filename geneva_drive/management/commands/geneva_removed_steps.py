@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
-from geneva_drive.management.selection import FAILED, alias_of_option
+from geneva_drive.management.selection import FAILED, LookingCommand, alias_of_option
 from geneva_drive.reports import removed_steps_in_flight
 
 
-class Command(BaseCommand):
+class Command(LookingCommand):
     help = (
         "List the gravestones of all workflow classes with the rows in flight that still refer to them. Without "
         "rows a gravestone can be deleted. Exit status: 0; 1 with --fail-if-in-flight and rows; 2 wrong use."
@@ -22,14 +21,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--fail-if-in-flight", action="store_true", help="Exit with 1 when a gravestone has rows."
         )
-        parser.add_argument("--json", action="store_true", help="Write JSON.")
-        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
+        super().add_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         found = removed_steps_in_flight(alias_of_option(options["using"]))
         if options["json"]:
             rows = [{**asdict(each), "can_be_deleted": each.can_be_deleted} for each in found]
-            self.stdout.write(json.dumps(rows))
+            self.write_json(rows)
         elif not found:
             self.stdout.write("No class declares a removed step.")
         else:

@@ -18,7 +18,7 @@ class Command(ActionCommand):
     verb, done = "resume", "resumed"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("at", metavar="STEP", help="A runnable step of the workflow's class.")
+        parser.add_argument("at", metavar="AT", help="A runnable step of the workflow's class.")
         super().add_arguments(parser)
 
     def describe(self, options: dict[str, Any]) -> str:

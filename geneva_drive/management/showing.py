@@ -1,0 +1,185 @@
+"""A workflow's story on a terminal: with rich where it is installed, as plain lines otherwise."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from geneva_drive import clock
+from geneva_drive.management.text import ago, in_words
+from geneva_drive.models.heroes import hero_label
+from geneva_drive.progress import Chain, chains
+from geneva_drive.reports import explain
+from geneva_drive.states import ExecutionState
+from geneva_drive.story import StepLine, Story, duration_of
+
+if TYPE_CHECKING:
+    from geneva_drive.models.signal import Signal
+
+__all__ = ["show"]
+
+_MARKS = {
+    "done": "✓",
+    "skipped": "»",
+    "failed": "✗",
+    "canceled": "-",
+    "current": "▶",
+    "to come": "·",
+    "gravestone": "†",
+    "not declared": "?",
+}
+_STYLES = {
+    "done": "green",
+    "success": "green",
+    "failed": "red",
+    "paused": "red",
+    "current": "yellow",
+    "reattempted": "yellow",
+    "not declared": "red",
+}
+
+
+class _Screen(Protocol):
+    def heading(self, text: str, style: str = "") -> None: ...
+    def line(self, text: str, style: str = "") -> None: ...
+    def table(self, columns: tuple[str, ...], rows: list[tuple[str, ...]], styles: list[str]) -> None: ...
+
+
+def show(story: Story, signals: list[Signal], stdout: Any, *, errors: bool) -> None:
+    """Write the story; with ``errors``, whole messages and tracebacks."""
+    screen = _screen(stdout)
+    workflow, now = story.workflow, clock.now(story.workflow._state.db)
+    hero = hero_label(workflow)
+    screen.heading(f"{workflow.type} {workflow.pk}" + (f" for {hero}" if hero else ""))
+    screen.line(
+        f"{workflow.state}, started {ago(clock.utc(workflow.created_at), now)}.", _style(workflow.state)
+    )
+    screen.line(explain(workflow))
+    screen.heading("Steps")
+    for line in story.steps:
+        screen.line(f"  {_MARKS[line.status]} {_step(line)}", _style(line.status))
+    screen.heading("Attempts" if story.attempts else "No attempt yet")
+    if story.attempts:
+        found = chains(story.attempts)
+        screen.table(
+            ("step", "outcome", "when", "took", "progress"),
+            [_attempt(chain, now) for chain in found],
+            [_style(chain.last.outcome or chain.last.state) for chain in found],
+        )
+    _errors(story, screen, whole=errors)
+    if signals:
+        screen.heading("Signals")
+        rows = [
+            (each.name, each.idempotency_key or "", str(each.state), ago(clock.utc(each.created_at), now))
+            for each in signals
+        ]
+        screen.table(("name", "key", "state", "received"), rows, [""] * len(rows))
+    if story.actions:
+        screen.heading("Done by hand")
+        rows = [
+            (ago(clock.utc(each.created_at), now), each.action, each.actor or "somebody", each.reason)
+            for each in story.actions
+        ]
+        screen.table(("when", "what", "who", "reason"), rows, [""] * len(rows))
+
+
+def _errors(story: Story, screen: _Screen, *, whole: bool) -> None:
+    failed = [each for each in story.attempts if each.error_class]
+    if not failed:
+        return
+    screen.heading("Errors")
+    for each in failed:
+        message = each.error_message or ""
+        shown = message if whole else message.split("\n", 1)[0][:200]
+        screen.line(f"  {each.step_name}: {each.error_class}: {shown}", "red")
+        if whole and each.error_traceback:
+            for text in each.error_traceback.rstrip().split("\n"):
+                screen.line(f"      {text}", "dim")
+
+
+def _style(word: Any) -> str:
+    return _STYLES.get(str(word), "")
+
+
+def _step(line: StepLine) -> str:
+    notes = [] if line.status in ("done", "to come") else [line.status]
+    if line.former_name:
+        notes.append(f"formerly {line.former_name}")
+    runs = len(chains(line.attempts))
+    if runs > 1:
+        notes.append(f"{runs} attempts")
+    return line.name + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _attempt(chain: Chain, now: datetime) -> tuple[str, ...]:
+    last, first = chain.last, chain.first
+    when = ago(clock.utc(first.started_at), now) if first.started_at else ""
+    if last.state == ExecutionState.SCHEDULED:
+        ahead = clock.utc(last.scheduled_for) - now
+        when = f"due in {in_words(ahead)}" if ahead.total_seconds() > 0 else f"due since {in_words(-ahead)}"
+    took = [each for execution in chain.executions if (each := duration_of(execution, now)) is not None]
+    ended = f"{last.state}/{last.outcome}" if last.outcome else str(last.state)
+    progress = chain.progress
+    told = "" if progress is None else str(progress)
+    if len(chain.executions) > 1:
+        told += f" in {len(chain.executions)} executions"
+    return (last.step_name, ended, when, in_words(sum(took[1:], took[0])) if took else "", told)
+
+
+def _screen(stdout: Any) -> _Screen:
+    if not stdout.isatty():
+        return _Plain(stdout)
+    try:
+        import rich  # noqa: F401
+    except ImportError:
+        return _Plain(stdout)
+    return _Rich(stdout)
+
+
+class _Plain:
+    def __init__(self, stdout: Any) -> None:
+        self._stdout = stdout
+        self._begun = False
+
+    def heading(self, text: str, style: str = "") -> None:  # noqa: ARG002 - paper has no colours
+        if self._begun:
+            self._stdout.write("")
+        self._begun = True
+        self._stdout.write(text)
+
+    def line(self, text: str, style: str = "") -> None:  # noqa: ARG002
+        self._stdout.write(text)
+
+    def table(self, columns: tuple[str, ...], rows: list[tuple[str, ...]], styles: list[str]) -> None:  # noqa: ARG002
+        widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            self._stdout.write("  " + "  ".join(cells).rstrip())
+
+
+class _Rich:
+    def __init__(self, stdout: Any) -> None:
+        from rich.console import Console
+
+        self._console = Console(file=stdout, highlight=False)
+
+    def heading(self, text: str, style: str = "") -> None:
+        self.line("")
+        self.line(text, style or "bold")
+
+    def line(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        # Never as markup: what rows say is data.
+        self._console.print(Text(text, style=style))
+
+    def table(self, columns: tuple[str, ...], rows: list[tuple[str, ...]], styles: list[str]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 2), header_style="dim")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row, style in zip(rows, styles, strict=True):
+            table.add_row(*(Text(cell, style=style) for cell in row))
+        self._console.print(table)
