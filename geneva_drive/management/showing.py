@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,7 +43,9 @@ _STYLES = {
 class _Screen(Protocol):
     def heading(self, text: str, style: str = "") -> None: ...
     def line(self, text: str, style: str = "") -> None: ...
-    def table(self, columns: tuple[str, ...], rows: list[tuple[str, ...]], styles: list[str]) -> None: ...
+    def table(
+        self, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], styles: Sequence[str]
+    ) -> None: ...
 
 
 def show(story: Story, signals: list[Signal], stdout: Any, *, errors: bool) -> None:
@@ -69,11 +72,11 @@ def show(story: Story, signals: list[Signal], stdout: Any, *, errors: bool) -> N
     _errors(story, screen, whole=errors)
     if signals:
         screen.heading("Signals")
-        rows = [
+        received = [
             (each.name, each.idempotency_key or "", str(each.state), ago(clock.utc(each.created_at), now))
             for each in signals
         ]
-        screen.table(("name", "key", "state", "received"), rows, [""] * len(rows))
+        screen.table(("name", "key", "state", "received"), received, [""] * len(received))
     if story.actions:
         screen.heading("Done by hand")
         rows = [
@@ -150,7 +153,7 @@ class _Plain:
     def line(self, text: str, style: str = "") -> None:  # noqa: ARG002
         self._stdout.write(text)
 
-    def table(self, columns: tuple[str, ...], rows: list[tuple[str, ...]], styles: list[str]) -> None:  # noqa: ARG002
+    def table(self, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], styles: Sequence[str]) -> None:  # noqa: ARG002
         widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
         for row in rows:
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
@@ -173,7 +176,7 @@ class _Rich:
         # Never as markup: what rows say is data.
         self._console.print(Text(text, style=style))
 
-    def table(self, columns: tuple[str, ...], rows: list[tuple[str, ...]], styles: list[str]) -> None:
+    def table(self, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], styles: Sequence[str]) -> None:
         from rich.table import Table
         from rich.text import Text
 

@@ -19,7 +19,10 @@ _COLUMNS = ("id", "type", "hero", "state", "step", "when", "error", "age")
 
 
 class Command(SelectingCommand):
-    help = "List workflows, the newest first; ongoing ones unless --all or --state asks for others. Exit status: 0 also when there is none, 2 wrong use."
+    help = (
+        "List workflows, the newest first; ongoing ones unless --all or --state asks for others. Exit status: 0, "
+        "also when there is none; 2 wrong use."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
