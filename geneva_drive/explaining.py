@@ -107,8 +107,10 @@ class _Explanation:
                 f"Its step {execution.step_name!r} is parked since {_time(execution.waiting_since)} for a signal "
                 "that this code does not wait for any more: housekeeping moves it on."
             )
-        awaited = describe(definition.wait_for)
-        sentence = f"Its step {execution.step_name!r} waits for the signal {awaited!r} since {_time(execution.waiting_since)}"
+        awaited = f"the signal {describe(definition.wait_for)!r}"
+        sentence = (
+            f"Its step {execution.step_name!r} waits for {awaited} since {_time(execution.waiting_since)}"
+        )
         if execution.wait_deadline is not None:
             sentence += f", until {_time(execution.wait_deadline)} at the latest"
         return sentence + "."

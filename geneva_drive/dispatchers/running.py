@@ -25,6 +25,7 @@ from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import outbox
+from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["DispatchedRunner", "message_id", "run"]
@@ -113,7 +114,12 @@ def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: 
             return  # a step's, recorded and logged
         if not runner.has_begun:
             raise
-        logger.error("Execution %s or what followed it could not be carried on.", pk, exc_info=error)
+        logger.error(
+            "Execution %s or what followed it could not be carried on.",
+            pk,
+            exc_info=error,
+            extra=about(execution_id=pk),
+        )
 
 
 class DispatchedRunner(Runner):

@@ -15,6 +15,7 @@ from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.execution.checkpoints import Answer, Checkpoints
 from geneva_drive.execution.limits import Limits
 from geneva_drive.execution.paging import Pages
+from geneva_drive.logs import about
 from geneva_drive.serialization import dumps
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Iteration:
         check_outside_of_blocks: Callable[[str], None],
         note_progress: Callable[[], None],
     ) -> None:
+        self._execution = execution
         self._checkpoints = checkpoints
         self._limits = limits
         self._where = where
@@ -269,7 +271,8 @@ class Iteration:
             self._record()
         except Exception:
             # What was written before stands, and the end of the execution is recorded all the same.
-            logger.exception("%s: the last items could not be noted as done.", self._where)
+            extra = about(execution=self._execution)
+            logger.exception("%s: the last items could not be noted as done.", self._where, extra=extra)
 
     # -- inside
 

@@ -17,6 +17,7 @@ from geneva_drive.definition.matchers import name_to_look_for
 from geneva_drive.events import Pending
 from geneva_drive.lifecycle import signaling, transitions
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
+from geneva_drive.logs import about
 from geneva_drive.models.registry import registry
 from geneva_drive.models.signal import Signal
 from geneva_drive.models.step_execution import StepExecution
@@ -84,5 +85,6 @@ def _wake_one(using: str, pk: Any, workflow_id: Any) -> bool:
         raise
     except Exception:
         # One row stops no others.
-        logger.exception("The parked execution %s could not be looked at.", pk)
+        extra = about(workflow_id=workflow_id, execution_id=pk)
+        logger.exception("The parked execution %s could not be looked at.", pk, extra=extra)
         return False

@@ -23,6 +23,7 @@ from geneva_drive.exceptions import SignalWaitTimeout, StepNotDefinedError
 from geneva_drive.lifecycle import errors, outbox, signaling, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
+from geneva_drive.logs import about
 from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -86,7 +87,10 @@ def expire_due(using: str, *, most: int = 1000) -> int:
             raise
         except Exception:
             # One row stops no others.
-            logger.exception("The deadline of execution %s passed, and it could not be dealt with.", pk)
+            extra = about(workflow_id=workflow_id, execution_id=pk)
+            logger.exception(
+                "The deadline of execution %s passed, and it could not be dealt with.", pk, extra=extra
+            )
         if moved >= most:
             break
     return moved

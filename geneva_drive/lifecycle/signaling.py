@@ -37,6 +37,7 @@ from geneva_drive.lifecycle.locking import (
     lock_workflow,
 )
 from geneva_drive.lifecycle.reading import read_only
+from geneva_drive.logs import about
 from geneva_drive.states import ENDED, UNCONSUMED, ExecutionState, SignalState, WorkflowState
 
 if TYPE_CHECKING:
@@ -256,7 +257,10 @@ def revisit(workflow: Workflow, execution: StepExecution, *, now: datetime, pend
             raise
         except Exception:
             # At its gate, where the step's policies decide and the error is recorded.
-            logger.exception("%s: a matcher of the step %s raised.", workflow, execution.step_name)
+            extra = about(workflow, execution)
+            logger.exception(
+                "%s: a matcher of the step %s raised.", workflow, execution.step_name, extra=extra
+            )
         else:
             if signal is None:
                 return False
