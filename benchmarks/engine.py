@@ -55,7 +55,7 @@ def child(kind: str, workflows: int) -> dict[str, Any]:
         for _ in range(workflows):
             cls.start()
     else:
-        cls.start_many(Thing.objects.bulk_create([Thing() for _ in range(workflows)]))
+        cls.start_many(Thing._default_manager.bulk_create([Thing() for _ in range(workflows)]))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
         cursor.execute("CHECKPOINT")
@@ -88,7 +88,9 @@ def counts() -> dict[str, int]:
             [name],
         ).fetchone()
         synced = connection.execute("SELECT wal_sync FROM pg_stat_wal").fetchone()
-    assert commits and calls and synced
+    assert commits is not None
+    assert calls is not None
+    assert synced is not None
     return {
         "statements": int(calls[0]),
         "round_trips": int(calls[1]),
@@ -152,9 +154,10 @@ def bare(url: str, workflows: int) -> dict[str, Any]:
         cursor = connection.cursor()
         for workflow, execution in rows:
             token = uuid4()
+            current = execution
             cursor.execute(LOCK_WORKFLOW, [workflow]).fetchone()
-            cursor.execute(LOCK_EXECUTION, [workflow, execution]).fetchone()
-            cursor.execute(BEGIN_EXECUTION, [token, execution])
+            cursor.execute(LOCK_EXECUTION, [workflow, current]).fetchone()
+            cursor.execute(BEGIN_EXECUTION, [token, current])
             cursor.execute(BEGIN_WORKFLOW, [workflow])
             connection.commit()
             connection.autocommit = True
@@ -162,18 +165,18 @@ def bare(url: str, workflows: int) -> dict[str, Any]:
                 following = uuid4()
                 parameters = {
                     "workflow": workflow,
-                    "execution": execution,
+                    "execution": current,
                     "token": token,
                     "following": following,
                     "step": name,
                 }
                 row = cursor.execute(HAND_OVER, parameters).fetchone()
                 assert row is not None
-                execution, token = row[0], following
+                current, token = row[0], following
             connection.autocommit = False
             cursor.execute(LOCK_WORKFLOW, [workflow]).fetchone()
-            cursor.execute(LOCK_EXECUTION, [workflow, execution]).fetchone()
-            cursor.execute(END_EXECUTION, [execution])
+            cursor.execute(LOCK_EXECUTION, [workflow, current]).fetchone()
+            cursor.execute(END_EXECUTION, [current])
             cursor.execute(END_WORKFLOW, [workflow])
             connection.commit()
         seconds = time.monotonic() - began
@@ -253,7 +256,9 @@ def main() -> None:
     print(f"{'per step':28}" + "".join(f"{name:>12}" for name in columns) + f"{'of the floor':>14}")
     for name, rounds in results.items():
         values = [
-            f"{statistics.median(each[column] for each in rounds):12.2f}" if column in rounds[0] else f"{'':12}"
+            f"{statistics.median(each[column] for each in rounds):12.2f}"
+            if column in rounds[0]
+            else f"{'':12}"
             for column in columns
         ]
         share = statistics.median(each["steps_s"] for each in rounds) / floor

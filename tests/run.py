@@ -60,9 +60,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="geneva-runs-") as notes:
             done = run_all(runs, Path(notes), arguments.pytest)
     finally:
-        for server in (*servers.values(), *brokers):
-            if server.private is not None:
-                server.private.stop()
+        privates = [each.private for each in servers.values()] + [each.private for each in brokers]
+        for private in privates:
+            if private is not None:
+                private.stop()
     print(summary(done, plan, time.monotonic() - started), flush=True)
     passed = sum(one.outcome.passed for one in done)
     return 1 if plan.broken or not passed or any(one.failed for one in done) else 0

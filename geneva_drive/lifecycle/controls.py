@@ -73,7 +73,7 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
         execution = lock_active_execution(locked)
         if execution is not None:
             _defined(locked, execution.step_name, "resumed")
-            transitions.release(execution, now=now)
+            transitions.release(execution)
             transitions.flush(execution)
             transitions.move(
                 locked, WorkflowState.READY, now=now, next_step_name=execution.step_name, pending=pending
@@ -158,7 +158,7 @@ def cancel(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
 def reschedule(
     workflow: Workflow, at: datetime | None, *, by: AbstractBaseUser | str | None, reason: str
 ) -> None:
-    def act(locked: Workflow, now: datetime, pending: Pending) -> StepExecution | None:
+    def act(locked: Workflow, now: datetime, _pending: Pending) -> StepExecution | None:
         execution = lock_active_execution(locked)
         if execution is None or execution.state != ExecutionState.SCHEDULED:
             raise InvalidStateError(

@@ -209,7 +209,7 @@ def unhold(execution: StepExecution) -> None:
     _change(execution, held=False)
 
 
-def release(execution: StepExecution, *, now: datetime) -> None:
+def release(execution: StepExecution) -> None:
     """Put a held execution back, to be dispatched again: at its time, or at once when that has passed.
 
     A deferral begins anew, so that a second deploy gets its grace; so do the counts of crashes and of

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.apps import apps
@@ -627,7 +627,7 @@ def test_class_attributes_are_inherited_and_can_be_reset() -> None:
         job_options = {"queue": "mixed", "wait": timedelta(1)}
 
     class Parent(Base):
-        hero_model: Any = Ticket
+        hero_model: ClassVar[Any] = Ticket
         may_proceed_without_hero = True
         job_options = {"queue": "mail"}
 
@@ -635,7 +635,7 @@ def test_class_attributes_are_inherited_and_can_be_reset() -> None:
         pass
 
     class Reset(Parent):
-        hero_model = None
+        hero_model: ClassVar[Any] = None
         may_proceed_without_hero = False
         job_options: dict[str, Any] = {}
 

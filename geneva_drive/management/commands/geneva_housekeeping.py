@@ -43,7 +43,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--using", help="The database alias. Default: what the routers say.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *_args: Any, **options: Any) -> None:
         using = options["using"]
         if using is not None and using not in connections:
             raise CommandError(
