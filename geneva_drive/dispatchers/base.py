@@ -42,6 +42,11 @@ class Dispatcher:
     #: twice, and sent again when it does not come. False where the tables themselves are the queue.
     remembers = True
 
+    # On the class too: a dispatcher whose own __init__ does not call this one must still carry.
+    horizon: timedelta | None = None
+    straight_on_for: timedelta | None = timedelta(minutes=1)
+    queues: Mapping[str, str] = {}
+
     def __init__(
         self,
         *,
