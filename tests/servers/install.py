@@ -22,6 +22,9 @@ PACKAGES = (
     "mariadb-server",
     "redis-server",
     "rabbitmq-server",
+    # Workers on hosts of another time, and behind a pooler.
+    "faketime",
+    "pgbouncer",
     # mysqlclient is compiled.
     "gcc",
     "pkg-config",
