@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from geneva_drive import clock
 from geneva_drive.models.step_execution import StepExecution
@@ -97,7 +97,7 @@ def chains(executions: Iterable[StepExecution]) -> list[Chain]:
     """Put the executions of one workflow together, in the order in which their chains began."""
     found: dict[object, list[StepExecution]] = {}
     first_of: dict[object, object] = {}
-    for execution in sorted(executions, key=lambda each: each.pk):
+    for execution in sorted(executions, key=_age):
         # What it goes on from may have been cleaned up, or not been asked for.
         first = first_of.get(execution.continues_from_id, execution.pk)
         first_of[execution.pk] = first
@@ -113,8 +113,14 @@ def history(workflow: Workflow) -> list[Chain]:
 
 def progress(workflow: Workflow) -> Progress | None:
     """Return how far the loop is at which a workflow stands; None when it stands at none."""
-    last = max(history(workflow), key=lambda chain: chain.last.pk, default=None)
+    last = max(history(workflow), key=lambda chain: _age(chain.last), default=None)
     return last.progress if last is not None else None
+
+
+def _age(execution: StepExecution) -> Any:
+    # As `latest_first` says: integer keys are exact, UUID keys are not.
+    key: Any = execution.pk
+    return key if isinstance(key, int) else (clock.utc(execution.created_at), key)
 
 
 def _is_loop(execution: StepExecution) -> bool:

@@ -291,7 +291,7 @@ def assert_cursor(workflow: Workflow, cursor: Any, *, iterations: int | None = N
     cursor
         As the loop set it. None: it has not begun.
     """
-    execution: StepExecution | None = _executions(workflow).order_by("-pk").first()
+    execution: StepExecution | None = _executions(workflow).latest_first().first()
     if execution is None:
         raise AssertionError(f"{workflow} has no execution.")
     if execution.cursor != cursor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -158,3 +159,15 @@ def test_what_goes_on_from_a_row_that_was_not_asked_for_begins_a_chain() -> None
 
     assert ([each.pk for each in first.executions], [each.pk for each in second.executions]) == ([5], [9])
     assert second.progress is None
+
+
+def test_keys_of_hosts_whose_clocks_differ_do_not_mix_up_a_chain() -> None:
+    ahead, behind = uuid.UUID(int=9), uuid.UUID(int=1)
+    executions = [
+        row(pk=behind, continues_from_id=ahead, iterations=2, created_at=NOON + timedelta(seconds=1)),
+        row(pk=ahead, iterations=1, created_at=NOON),
+    ]
+
+    (chain,) = chains(executions)
+
+    assert [each.pk for each in chain.executions] == [ahead, behind]

@@ -95,7 +95,7 @@ def lock_active_execution(workflow: Workflow) -> StepExecution | None:
 
 def lock_latest_execution(workflow: Workflow) -> StepExecution | None:
     """Lock the last execution of a locked workflow, whatever its state."""
-    execution: StepExecution | None = _locked(workflow).order_by("-pk").first()
+    execution: StepExecution | None = _locked(workflow).latest_first().first()
     return execution
 
 

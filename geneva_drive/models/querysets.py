@@ -108,6 +108,15 @@ class StepExecutionQuerySet(models.QuerySet[_E_co]):
         # Not ``held=False``: Django writes that as NOT held, by which SQLite enters no index.
         return self.filter(state=ExecutionState.SCHEDULED, held__in=(False,))
 
+    def latest_first(self) -> Self:
+        """Order the executions of one workflow by when they were created.
+
+        UUID keys carry the clock of the host that made them, and hosts disagree; ``created_at`` is the
+        database's clock. Integer keys are exact.
+        """
+        by_key = isinstance(self.model._meta.pk, models.AutoField)
+        return self.order_by("-pk") if by_key else self.order_by("-created_at", "-pk")
+
     def due(self, now: datetime) -> Self:
         """What may run at ``now``: scheduled, not held by a paused workflow, and its time has come."""
         return self.free().filter(scheduled_for__lte=now)

@@ -868,7 +868,10 @@ def test_a_cursor_of_newer_code_is_deferred_then_fails_and_pauses() -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             f"UPDATE geneva_drive_stepexecution SET {quoted} = {column} WHERE id = %s",
-            ['{"$moment": "of tomorrow"}', active(workflow).pk],
+            [
+                '{"$moment": "of tomorrow"}',
+                StepExecution._meta.pk.get_db_prep_value(active(workflow).pk, connection),
+            ],
         )
 
     assert run(workflow) == 0
