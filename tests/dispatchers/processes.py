@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import uuid
 from typing import Any
@@ -35,7 +36,13 @@ class Launcher(_Launcher):
             **self._environment,
             **(environment or {}),
             "DJANGO_SETTINGS_MODULE": "tests.dispatchers.settings",
-            "GENEVA_TEST_SETTINGS": json.dumps({"LEASE": LEASE, **(settings or {})}),
+            "GENEVA_TEST_SETTINGS": json.dumps(
+                {
+                    **json.loads(os.environ.get("GENEVA_TEST_SETTINGS", "{}")),
+                    "LEASE": LEASE,
+                    **(settings or {}),
+                }
+            ),
         }
         child = Child(
             [sys.executable, *command], variables, self._folder / f"child-{len(self._children)}.log"

@@ -14,6 +14,7 @@ import pytest
 from django.db import transaction
 
 from geneva_drive import clock
+from geneva_drive.dispatchers.running import message_id
 from geneva_drive.models import Process, StepExecution, Workflow
 from tests.acceptance.processes import until
 from tests.acceptance.room import Room
@@ -83,7 +84,7 @@ def test_messages_carry_an_id_and_an_alias_and_nothing_else(celery: Make, redis_
 
     assert message["content-type"] == "application/json"
     arguments, keywords, _ = json.loads(base64.b64decode(message["body"]))
-    assert (arguments, keywords) == ([workflow.executions.get().pk, "default"], {})
+    assert (arguments, keywords) == ([message_id(workflow.executions.get().pk), "default"], {})
     assert message["headers"]["task"] == "geneva_drive.run_execution"
     assert message["headers"]["id"] == workflow.executions.get().job_id
 

@@ -17,6 +17,7 @@ from pytest_django import Settings
 from geneva_drive import Workflow, clock, step
 from geneva_drive.dispatchers import Celery
 from geneva_drive.dispatchers.checking import check_dispatcher
+from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.lifecycle import outbox
 from tests.testapp.workflows import Heroless
@@ -72,7 +73,7 @@ def test_the_default_queue_is_the_projects_and_others_keep_their_names(
     for workflow, queue in ((first, "project"), (second, "mail")):
         message = _next(app, queue)
         arguments, keywords, _ = message.payload
-        assert (arguments, keywords) == ([workflow.executions.get().pk, "default"], {})
+        assert (arguments, keywords) == ([message_id(workflow.executions.get().pk), "default"], {})
         assert message.headers["id"] == workflow.executions.get().job_id
 
 

@@ -16,6 +16,7 @@ from geneva_drive import Workflow, clock, step
 from geneva_drive.dispatchers import DjangoTasks
 from geneva_drive.dispatchers.checking import check_dispatcher
 from geneva_drive.dispatchers.django_tasks import tasks_module
+from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.models import Process, StepExecution
 from tests.acceptance.processes import Child, until
@@ -97,7 +98,7 @@ def test_the_task_is_written_with_the_row_and_rolls_back_with_it(tasks: Any) -> 
         (task,) = tasks.all()
         assert str(task.id) == row.job_id
         assert row.dispatched_at is not None
-        assert task.args_kwargs == {"args": [row.pk, "default"], "kwargs": {}}
+        assert task.args_kwargs == {"args": [message_id(row.pk), "default"], "kwargs": {}}
         assert task.task_path == "geneva_drive.dispatchers.django_tasks_entry.run_execution"
         transaction.set_rollback(True)
 
