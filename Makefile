@@ -72,6 +72,7 @@ bench: system
 	@$(PYTHON) -m tests.environments demo test
 	@$(PY) -m benchmarks.engine
 	@$(PY) -m benchmarks.checkpoints
+	@$(PY) -m benchmarks.dispatchers
 
 .PHONY: clean
 clean:

@@ -100,6 +100,12 @@ class CeleryProject:
                 channel = connection.default_channel
                 for queue in (self.queue, f"{self.queue}-2"):
                     channel.queue_delete(queue)
+                    channel.exchange_delete(queue)
+                if connection.transport.driver_type == "redis":
+                    # What the transport notes of queues that are gone.
+                    client = channel.client
+                    for key in [*client.scan_iter(f"*{self.queue}*", count=1000)]:
+                        client.delete(key)
         except Exception as error:  # noqa: BLE001 - a broker that the test has killed
             print(f"queues not removed: {error}")
         self._app.close()
