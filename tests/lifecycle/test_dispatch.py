@@ -47,7 +47,7 @@ def _noting() -> Iterator[None]:
         yield
 
 
-class Carried(Free):
+class DispatchedCarried(Free):
     @step
     def one(self) -> None:
         pass
@@ -60,7 +60,7 @@ class Carried(Free):
 def test_a_start_is_carried_once_after_its_commit() -> None:
     with transaction.atomic():
         with transaction.atomic():
-            workflow = Carried.start()
+            workflow = DispatchedCarried.start()
             assert trace == []
         assert trace == []
 
@@ -81,7 +81,7 @@ def test_a_start_that_is_rolled_back_is_never_carried() -> None:
     for outermost in (True, False):
         with transaction.atomic():
             with transaction.atomic():
-                Carried.start()
+                DispatchedCarried.start()
                 transaction.set_rollback(not outermost)
             transaction.set_rollback(outermost)
 
@@ -91,19 +91,19 @@ def test_a_start_that_is_rolled_back_is_never_carried() -> None:
 
 def test_a_start_within_on_commit_is_carried() -> None:
     with transaction.atomic():
-        transaction.on_commit(lambda: trace.append(Carried.start().pk))
+        transaction.on_commit(lambda: trace.append(DispatchedCarried.start().pk))
 
     assert [entry[0] for entry in trace if isinstance(entry, tuple)] == ["one"]
 
 
 def test_every_one_of_many_is_carried() -> None:
-    Carried.start_many([Order.objects.create() for _ in range(3)])
+    DispatchedCarried.start_many([Order.objects.create() for _ in range(3)])
 
     assert [name for name, _ in trace] == ["one", "one", "one"]
 
 
 def test_the_next_step_is_carried_with_its_time_queue_and_priority() -> None:
-    workflow = Carried.start()
+    workflow = DispatchedCarried.start()
     trace.clear()
 
     run_next_step(workflow)
@@ -115,7 +115,7 @@ def test_the_next_step_is_carried_with_its_time_queue_and_priority() -> None:
 
 
 def test_an_early_message_changes_nothing_and_is_handed_back_for_its_time() -> None:
-    workflow = Carried.start()
+    workflow = DispatchedCarried.start()
     run_next_step(workflow)
     row = active(workflow)
     trace.clear()
@@ -144,7 +144,7 @@ def test_an_early_message_changes_nothing_and_is_handed_back_for_its_time() -> N
     ids=["pause", "cancel", "skip", "resume", "resume_at"],
 )
 def test_what_an_operator_schedules_is_carried(act: Any, carried: list[str]) -> None:
-    workflow = Carried.start()
+    workflow = DispatchedCarried.start()
     trace.clear()
 
     act(workflow)
@@ -154,7 +154,7 @@ def test_what_an_operator_schedules_is_carried(act: Any, carried: list[str]) -> 
 
 def test_a_broker_that_is_down_costs_nothing_but_time(caplog: pytest.LogCaptureFixture) -> None:
     with override_settings(GENEVA_DRIVE={"DISPATCHER": (HERE, {"fails": True})}):
-        workflow = Carried.start()
+        workflow = DispatchedCarried.start()
 
     assert "could not be dispatched" in caplog.text
     row = active(workflow)
@@ -174,7 +174,7 @@ def test_a_dispatcher_that_cannot_be_used_is_named(path: str) -> None:
 def test_a_start_under_such_a_dispatcher_is_committed_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     with override_settings(GENEVA_DRIVE={"DISPATCHER": "nowhere.Dispatcher"}):
-        workflow = Carried.start()
+        workflow = DispatchedCarried.start()
 
     assert_state(workflow, "ready")
     assert "nowhere.Dispatcher" in caplog.text
