@@ -101,7 +101,7 @@ class TestSettings:
         settings.GENEVA_DRIVE = given
         assert ids(check_settings()) == ["E001"]
 
-    @pytest.mark.django_db
+    @pytest.mark.django_db(databases="__all__")
     def test_run_with_all_checks(self, settings: Any) -> None:
         settings.GENEVA_DRIVE = {"COLOUR": "red"}
         assert "geneva_drive.E002" in {message.id for message in run_checks()}

@@ -57,7 +57,7 @@ FAMILY_OF_KIND = {"bigint": "integer", "uuid": "uuid", "string": "string"}
 WORKFLOW_TABLE = "geneva_drive_workflow"
 HERO_KEY_COLUMN = "hero_id"
 
-_real: dict[tuple[str, str, str, str], str] = {}
+_real: dict[tuple[str, str, str], dict[str, str]] = {}
 
 
 def reset(alias: str | None = None) -> None:
@@ -69,13 +69,14 @@ def reset(alias: str | None = None) -> None:
 
 def _real_type(connection: BaseDatabaseWrapper, table: str, column: str) -> str | None:
     # The name of the database is part of the key: under the test runner an alias changes its own.
-    key = (connection.alias, str(connection.settings_dict["NAME"]), table, column)
-    if key not in _real:
-        sql_type = introspection.column_type(connection, table, column)
-        if sql_type is None:
+    key = (connection.alias, str(connection.settings_dict["NAME"]), table)
+    if column not in _real.get(key, ()):
+        found = introspection.column_types(connection, [table])
+        if not found:
             return None  # not remembered: the table may be made any moment
-        _real[key] = sql_type
-    return _real[key]
+        # All of its columns, since the next one that is asked for is most likely among them.
+        _real[key] = {name: sql_type for (_, name), sql_type in found.items()}
+    return _real[key].get(column)
 
 
 # Hero key ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["column_type", "column_types", "family", "is_mariadb"]
+__all__ = ["column_types", "family", "is_mariadb"]
 
 _INTEGERS = re.compile(r"^(tiny|small|medium|big)?(int|integer|serial)\d*\b|^int\d+$")
 _STRINGS = re.compile(r"^(character varying|character|n?(var)?char|bpchar|(tiny|medium|long)?text|citext)\b")
@@ -70,11 +70,6 @@ def column_types(connection: BaseDatabaseWrapper, tables: Iterable[str]) -> dict
 def is_mariadb(connection: BaseDatabaseWrapper) -> bool:
     """Say whether a connection of Django's MySQL backend is to MariaDB."""
     return bool(getattr(connection, "mysql_is_mariadb", False))
-
-
-def column_type(connection: BaseDatabaseWrapper, table: str, column: str) -> str | None:
-    """Give the real type of one column, or None when it does not exist."""
-    return column_types(connection, [table]).get((table, column))
 
 
 def family(sql_type: str | None) -> str | None:
