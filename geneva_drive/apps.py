@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from django.apps import AppConfig
+from django.core.signals import setting_changed
+from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
@@ -21,9 +24,20 @@ class GenevaDriveConfig(AppConfig):
         from geneva_drive.exceptions import DispatcherError
         from geneva_drive.lifecycle import outbox
 
+        # What is remembered of columns is only as good as the last migration.
+        post_migrate.connect(_columns_changed, dispatch_uid="geneva_drive.columns")
+        setting_changed.connect(_columns_changed, dispatch_uid="geneva_drive.columns")
+
         # Like admin.py: importing the modules is what makes their classes known.
         autodiscover_modules("workflows")
         # A process that runs what others dispatch has to know the dispatcher's task before it receives one.
         # What is wrong with it is told by the system checks.
         with contextlib.suppress(DispatcherError):
             outbox.configured_dispatcher()
+
+
+def _columns_changed(using: str | None = None, setting: str = "DATABASES", **_: Any) -> None:
+    from geneva_drive.models import columns
+
+    if setting in ("DATABASES", "GENEVA_DRIVE"):
+        columns.reset(using)
