@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.util import find_spec
 
 from tests.servers.databases import database_settings, run_directory
 
@@ -39,12 +40,17 @@ INSTALLED_APPS = [
     "tests.testapp",
 ]
 
+# JSON in the admin: optional for projects, so the suite runs with and without it.
+if find_spec("django_json_widget"):
+    INSTALLED_APPS += ["django_json_widget"]
+
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "tests.csp.strict_content_security_policy",
 ]
 
 TEMPLATES = [

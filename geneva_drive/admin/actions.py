@@ -105,7 +105,7 @@ ACTIONS: tuple[Action, ...] = (
         _("Resume at a step"),
         _("Resume at…"),
         _is_paused,
-        _("They go on from the step that you choose, now, and from nowhere else."),
+        _("What was scheduled is canceled, and nothing before the step that you choose is looked at again."),
         ResumeAtForm,
         destructive=True,
     ),

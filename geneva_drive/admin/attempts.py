@@ -39,6 +39,7 @@ class Attempt:
     execution: StepExecution
     started: Any
     pill: Any
+    error: str
     tone: str
     took: str
     left: int
@@ -77,6 +78,7 @@ def _line(chain: Chain, first: datetime, whole: timedelta, now: datetime) -> Att
         execution=last,
         started=relative(chain.first.started_at or last.scheduled_for, now),
         pill=_pill(last),
+        error=(last.error_class or "").rsplit(".", 1)[-1],
         tone=tone(str(last.outcome or last.state)),
         took=in_words(sum(worked, timedelta(0))) if worked else "-",
         left=left,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied
@@ -64,6 +66,7 @@ def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBa
                 "url": model_admin.list_url(type=each.type, step=each.step, waiting="any"),
                 "late_url": model_admin.list_url(type=each.type, step=each.step, waiting="long"),
                 "since": relative(each.since, now),
+                "name": type_name(each.type),
                 "row": each,
             }
             for each in parked
@@ -231,4 +234,8 @@ def removed_steps(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpRespo
 def _location(label: str, step: str) -> str:
     cls = registry.get(label)
     location = cls.steps[step].location if cls is not None else None
-    return str(location) if location is not None else ""
+    if location is None:
+        return ""
+    # As short as an import would find it.
+    roots = [root for root in sys.path if root and Path(location.file).is_relative_to(root)]
+    return str(location).removeprefix(max(roots, key=len, default="")).lstrip("/\\")

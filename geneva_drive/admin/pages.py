@@ -137,7 +137,9 @@ def _notes(line: StepLine, workflow: Workflow, signals: list[Signal], now: datet
     if definition.resumable:
         notes.append(progress_in_words(chains(line.attempts)[-1].progress if line.attempts else None))
         notes.append(_("resumable"))
-    if definition.skip_if is not None:
+    if definition.skip_if is not None and not definition.skip_if.name.isidentifier():
+        notes.append(_("has a condition"))
+    elif definition.skip_if is not None:
         words = _("runs only when %(name)s") if definition.skip_if.negated else _("skipped when %(name)s")
         notes.append(words % {"name": definition.skip_if.name})
     return [note for note in notes if note]

@@ -81,6 +81,10 @@ def in_words(delta: timedelta) -> str:
     return " ".join(text % {"count": count} for count, text in [each for each in parts if each[0]][:2])
 
 
+def _whole_seconds(delta: timedelta) -> timedelta:
+    return timedelta(seconds=int(delta.total_seconds()))
+
+
 def relative(moment: datetime | None, now: datetime) -> SafeString | str:
     """Return a time relative to now, with the exact one on hover."""
     if moment is None:
@@ -90,9 +94,9 @@ def relative(moment: datetime | None, now: datetime) -> SafeString | str:
     if abs(ahead) < timedelta(seconds=1):
         text = _("now")
     elif ahead > timedelta(0):
-        text = _("in %(time)s") % {"time": in_words(ahead)}
+        text = _("in %(time)s") % {"time": in_words(_whole_seconds(ahead))}
     else:
-        text = _("%(time)s ago") % {"time": in_words(-ahead)}
+        text = _("%(time)s ago") % {"time": in_words(_whole_seconds(-ahead))}
     shown = formats.localize(clock.local(exact))
     return format_html('<time datetime="{}" title="{}">{}</time>', exact.isoformat(), shown, text)
 

@@ -29,6 +29,7 @@ def page(
         "opts": model_admin.opts,
         "media": model_admin.media + editor_media() + Media(js=["geneva_drive/place.js"]),
         # Django's stylesheet for breadcrumbs is made for a list from 6.1 on.
+        "is_nav_sidebar_enabled": False,  # the tables need the room
         "crumbs_in_list": django.VERSION >= (6, 1),
     }
     return TemplateResponse(request, f"geneva_drive/admin/{template}.html", {**everywhere, **context})

@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.apps import apps
+from django.templatetags.static import static
 
 __all__ = ["JSONTextarea", "editor_media"]
 
@@ -26,6 +27,6 @@ def editor_media() -> forms.Media:
     """Return the editor's files, or none where it is not installed: then JSON is plain text."""
     if not apps.is_installed("django_json_widget"):
         return forms.Media()
-    return forms.Media(
-        css={"all": ["dist/jsoneditor.min.css"]}, js=["dist/jsoneditor.min.js", "geneva_drive/json.js"]
-    )
+    # The editor is large, so the script fetches it where there is JSON to show.
+    script = forms.Script("geneva_drive/json.js", **{"data-editor": static("dist/jsoneditor.min.js")})
+    return forms.Media(css={"all": ["dist/jsoneditor.min.css"]}, js=[script])

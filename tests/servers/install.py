@@ -31,6 +31,9 @@ PACKAGES = (
     "default-libmysqlclient-dev",
     # Brings MySQL, which Debian's releases do not carry.
     "debootstrap",
+    # The admin's pages are tested in a real browser.
+    "chromium",
+    "chromium-driver",
     # Debian's own Python cannot make environments, nor compile, without them.
     "python3-venv",
     "python3-dev",

@@ -1,15 +1,38 @@
 /* Turns JSON on the page into django-json-widget's editor. Without it, the text stays as it is. */
 "use strict";
-document.addEventListener("DOMContentLoaded", () => {
-  if (typeof JSONEditor === "undefined") {
-    return;
-  }
-  document.querySelectorAll("textarea.gd-json-edit").forEach((textarea) => {
-    let value;
+(() => {
+  const editorAddress = document.currentScript.dataset.editor;
+
+  const parsed = (text) => {
     try {
-      value = JSON.parse(textarea.value || "null");
+      return JSON.parse(text);
     } catch (error) {
-      return; /* the text stays for its author to mend */
+      return undefined; /* stays text, for its author to mend */
+    }
+  };
+
+  /* The editor adds a style element of its own as it loads, for a choice of colours that we do not offer. A strict
+     Content-Security-Policy refuses it and complains, so until it has loaded such an element comes to nothing. */
+  const load = (then) => {
+    const create = Document.prototype.createElement;
+    document.createElement = (name, ...rest) =>
+      create.call(document, String(name).toLowerCase() === "style" ? "template" : name, ...rest);
+    const script = create.call(document, "script");
+    script.src = editorAddress;
+    script.addEventListener("load", () => {
+      delete document.createElement;
+      then();
+    });
+    script.addEventListener("error", () => {
+      delete document.createElement;
+    });
+    document.head.append(script);
+  };
+
+  const edit = (textarea) => {
+    const value = parsed(textarea.value || "null");
+    if (value === undefined) {
+      return;
     }
     const holder = document.createElement("div");
     holder.className = "gd-editor";
@@ -17,7 +40,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const editor = new JSONEditor(holder, {
       mode: "tree",
       modes: ["tree", "text"],
-      onChangeText: (text) => { textarea.value = text; },
+      colorPicker: false,
       onChange: () => {
         try {
           textarea.value = editor.getText();
@@ -28,14 +51,10 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     editor.set(value);
     textarea.hidden = true;
-  });
-  document.querySelectorAll("pre.gd-json").forEach((text) => {
-    let value;
-    try {
-      value = JSON.parse(text.textContent);
-    } catch (error) {
-      return;
-    }
+  };
+
+  const view = (text) => {
+    const value = parsed(text.textContent);
     if (value === null || typeof value !== "object") {
       return;
     }
@@ -43,14 +62,28 @@ document.addEventListener("DOMContentLoaded", () => {
       const holder = document.createElement("div");
       holder.className = "gd-viewer";
       text.before(holder);
-      new JSONEditor(holder, { mode: "view", mainMenuBar: false, navigationBar: false }).set(value);
+      const options = { mode: "view", mainMenuBar: false, navigationBar: false, colorPicker: false };
+      const editor = new JSONEditor(holder, options);
+      editor.set(value);
+      editor.expandAll();
       text.hidden = true;
     };
     const folded = text.closest("details");
-    if (folded) {
-      folded.addEventListener("toggle", build, { once: true });
-    } else {
+    if (folded === null || folded.open) {
       build();
+    } else {
+      folded.addEventListener("toggle", build, { once: true });
+    }
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const textareas = document.querySelectorAll("textarea.gd-json-edit");
+    const texts = document.querySelectorAll("pre.gd-json");
+    if (textareas.length + texts.length > 0) {
+      load(() => {
+        textareas.forEach(edit);
+        texts.forEach(view);
+      });
     }
   });
-});
+})();
