@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 from example_project.database import from_url
@@ -34,6 +35,8 @@ INSTALLED_APPS = [
     "geneva_drive",
     "example_project.shop",
 ]
+if find_spec("django_json_widget"):  # the extra "admin": JSON as trees
+    INSTALLED_APPS += ["django_json_widget"]
 
 DATABASES = {"default": from_url(os.environ.get("SHOP_DATABASE_URL", f"sqlite:///{HERE / 'shop.sqlite3'}"))}
 

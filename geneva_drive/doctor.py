@@ -19,6 +19,7 @@ from geneva_drive.lifecycle.outbox import configured_dispatcher
 from geneva_drive.models import columns
 from geneva_drive.models.operator_action import OperatorAction
 from geneva_drive.models.process import Process
+from geneva_drive.models.signal import Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState
@@ -69,7 +70,7 @@ def _tables(alias: str) -> Iterator[Finding]:
     connection = connections[alias]
     with connection.cursor() as cursor:
         existing = set(connection.introspection.table_names(cursor))
-        for model in (Workflow, StepExecution, Process, OperatorAction):
+        for model in (Workflow, StepExecution, Signal, Process, OperatorAction):
             table = model._meta.db_table
             if table not in existing:
                 yield Finding(

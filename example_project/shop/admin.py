@@ -6,6 +6,7 @@ from django.contrib import admin
 
 from example_project.shop.models import Order
 from geneva_drive import Workflow
+from geneva_drive.admin import WorkflowInline
 
 
 @admin.register(Order)
@@ -13,6 +14,7 @@ class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # cannot be subsc
     list_display = ["__str__", "total", "paid", "tracking", "withdrawn", "fulfilment"]
     list_filter = ["withdrawn"]
     search_fields = ["customer", "email"]
+    inlines = [WorkflowInline]
 
     @admin.display(description="fulfilment")
     def fulfilment(self, order: Order) -> str:

@@ -11,7 +11,7 @@ from django.test import Client
 
 from geneva_drive import Workflow
 from geneva_drive.admin.actions import ACTIONS, Action
-from geneva_drive.models import OperatorAction
+from geneva_drive.models import OperatorAction, StepExecution
 from geneva_drive.testing import assert_state, assert_step, run_next_step, run_to_end
 from geneva_drive.workflows import BulkAction
 from tests.admin.conftest import url
@@ -175,6 +175,33 @@ class TestOne:
         assert response.context["form"].errors["payload"]
         assert workflow.signals.count() == 0
 
+    def test_a_run_whose_worker_is_dead_is_canceled_at_once(self, admin_client_: Client) -> None:
+        (workflow,) = started()
+        StepExecution.objects.filter(workflow=workflow).update(state="in_progress")
+        Workflow.objects.filter(pk=workflow.pk).update(state="performing")
+        admin_client_.post(url(ACT, workflow.pk, "cancel"), {"reason": "its host burned down"})
+        assert_state(workflow, "canceled")
+
+    def test_a_run_of_a_class_that_is_gone_can_be_canceled(self, admin_client_: Client) -> None:
+        (workflow,) = started()
+        Workflow.objects.filter(pk=workflow.pk).update(type="testapp.Gone")
+        admin_client_.post(url(ACT, workflow.pk, "cancel"), {"reason": "it is gone"})
+        assert Workflow.objects.get(pk=workflow.pk).state == "canceled"
+
+    def test_what_cannot_be_undone_needs_a_reason(self, admin_client_: Client) -> None:
+        (workflow,) = started()
+        response = admin_client_.post(url(ACT, workflow.pk, "cancel"))
+        assert response.context["form"].errors["reason"]
+        assert_state(workflow, "ready")
+
+    @pytest.mark.parametrize("address", ["https://evil.example/", "//evil.example", "javascript:alert(1)"])
+    def test_leads_back_to_this_site_only(self, admin_client_: Client, address: str) -> None:
+        (workflow,) = started()
+        response = admin_client_.post(url(ACT, workflow.pk, "pause"), {"next": address})
+        assert response["Location"] == url(PAGE, workflow.pk)
+        page = text(admin_client_.get(url(ACT, workflow.pk, "resume"), {"next": address}))
+        assert f'href="{address}"' not in page
+
     def test_an_unknown_action_is_not_found(self, admin_client_: Client) -> None:
         (workflow,) = started()
         assert admin_client_.get(url(ACT, workflow.pk, "explode")).status_code == 404
@@ -289,6 +316,35 @@ class TestMany:
         assert list(reasons) == ["root", "root"]
         assert "3 of 3 (100%)" in text(admin_client_.get(url(PAGE, bulk.pk)))
 
+    def test_a_bulk_action_lists_what_failed_by_id(self, admin_client_: Client) -> None:
+        chosen = started(2)
+        chosen[0].cancel()
+        asked = admin_client_.post(
+            url(LIST), {"action": "pause", ACTION_CHECKBOX_NAME: [chosen[0].pk], "select_across": "1"}
+        )
+        admin_client_.post(url(MANY, "pause"), {"across": "1", "up_to": asked.context["up_to"]})
+        bulk = run_to_end(BulkAction.objects.get())
+        page = text(admin_client_.get(url(PAGE, bulk.pk)))
+        assert "1 failed; the others are done" in page
+        assert url(PAGE, chosen[0].pk) in page
+        assert "is canceled and cannot be paused" in page
+
+    def test_that_match_nothing_are_none(self, admin_client_: Client) -> None:
+        (workflow,) = started()
+        asked = admin_client_.post(
+            url(LIST) + "?state=paused",
+            {"action": "cancel", ACTION_CHECKBOX_NAME: [workflow.pk], "select_across": "1"},
+        )
+        assert asked.status_code in (200, 302)
+        assert_state(workflow, "ready")
+
+    @pytest.mark.parametrize("query", ["hero=order", "hero=testapp.order:x"])
+    def test_of_a_filter_that_cannot_be_read_are_refused(self, admin_client_: Client, query: str) -> None:
+        (workflow,) = started()
+        data = {"across": "1", "query": query, "up_to": workflow.pk, "reason": "so"}
+        assert admin_client_.post(url(MANY, "cancel"), data).status_code == 400
+        assert_state(workflow, "ready")
+
 
 class TestStarting:
     def form(self, **more: Any) -> dict[str, Any]:
@@ -300,7 +356,9 @@ class TestStarting:
     def test_starts_for_a_hero(self, admin_client_: Client) -> None:
         order = Order.objects.create()
         admin_client_.post(url("geneva_drive_start"), self.form(hero_key=order.pk))
-        assert FiveSteps.objects.for_hero(order).ready().count() == 1
+        workflow = FiveSteps.objects.for_hero(order).ready().get()
+        action = OperatorAction.objects.get(workflow=workflow)
+        assert (action.action, action.actor) == ("start", "root")
 
     @pytest.mark.parametrize(
         ("more", "message"),

@@ -134,7 +134,14 @@ class TestWorkflowPage:
         parcel = paused_parcel()
         browser.theme(theme)
         browser.open(url(PAGE, parcel.pk))
-        for selector in (".gd-why strong", ".gd-pill", ".gd-steps b", ".gd-steps small", "table.gd td", ".gd-note"):
+        for selector in (
+            ".gd-why strong",
+            ".gd-pill",
+            ".gd-steps b",
+            ".gd-steps small",
+            "table.gd td",
+            ".gd-note",
+        ):
             assert _contrast(browser, selector) >= 4.5, selector
 
     def test_fits_a_narrow_screen(self, browser: Browser) -> None:
@@ -320,5 +327,7 @@ def _contrast(browser: Browser, selector: str) -> float:
 
 def _luminance(colour: str) -> float:
     parts = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
-    red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

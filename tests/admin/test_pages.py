@@ -6,16 +6,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from geneva_drive import Workflow
+from geneva_drive import Workflow, step
+from geneva_drive.admin import paging
 from geneva_drive.models import Process, StepExecution
 from geneva_drive.testing import run_next_step, run_to_end, travel
 from tests.admin.conftest import url
 from tests.management.test_actions import started, stumbled
+from tests.test_selecting import Waiting
 from tests.testapp.models import Order
+from tests.testapp.workflows import Heroless
 
 pytestmark = pytest.mark.django_db
 
@@ -23,6 +27,18 @@ LIST = "geneva_drive_workflow_changelist"
 PAGE = "geneva_drive_workflow_change"
 
 NASTY = "<script>alert('x')</script>"
+
+
+class Renamed(Workflow):
+    """Has a step with a past."""
+
+    may_proceed_without_hero = True
+
+    class Meta:
+        app_label = "testapp"
+
+    @step(formerly=["old_name"])
+    def new_name(self) -> None: ...
 
 
 def text(response: Any) -> str:
@@ -129,16 +145,74 @@ class TestWorkflowPage:
 
     def test_escapes_everything(self, admin_client_: Client) -> None:
         workflow = stumbled()
+        workflow.signal(NASTY, {"x": NASTY}, idempotency_key=NASTY)
         StepExecution.objects.filter(workflow=workflow, step_name="second").update(
             error_message=NASTY, error_traceback=NASTY, error_class=NASTY, metadata={"x": NASTY}
         )
         workflow.resume(by=NASTY, reason=NASTY)
         Workflow.objects.filter(pk=workflow.pk).update(metadata={"x": NASTY})
-        order = Order.objects.create(number=NASTY)
+        StepExecution.objects.filter(workflow=workflow, state="scheduled").update(cursor={"x": NASTY})
         page = text(admin_client_.get(url(PAGE, workflow.pk)))
         assert NASTY not in page
-        assert page.count("&lt;script&gt;") >= 6
-        assert order.number == NASTY
+        assert page.count("&lt;script&gt;") >= 10
+        gone = stumbled()
+        Workflow.objects.filter(pk=gone.pk).update(type=NASTY, next_step_name=NASTY)
+        process = Process(hostname=NASTY, pid=1, kind=NASTY, queues=NASTY)
+        process.started_at = process.heartbeat_at = gone.created_at
+        process.save()
+        for address in (
+            url(LIST),
+            url(PAGE, gone.pk),
+            url("geneva_drive_overview"),
+            url("geneva_drive_removed_steps"),
+            url("geneva_drive_act", gone.pk, "cancel"),
+            url(LIST) + "?q=%3Cscript%3Ealert('x')%3C/script%3E",
+            url(LIST) + "?hero=%3Cscript%3Ealert('x')%3C/script%3E",
+        ):
+            page = text(admin_client_.get(address, follow=True))
+            assert NASTY not in page, address
+
+    def test_of_a_hero_whose_model_is_gone_says_so(self, admin_client_: Client) -> None:
+        (workflow,) = started()
+        gone = ContentType.objects.create(app_label="testapp", model="moved")
+        Workflow.objects.filter(pk=workflow.pk).update(hero_type=gone)
+        for address in (url(LIST), url(PAGE, workflow.pk)):
+            page = text(admin_client_.get(address))
+            assert "testapp.moved" in page
+            assert "model missing" in page
+
+    def test_of_a_hero_that_cannot_say_its_name_is_shown_all_the_same(
+        self, admin_client_: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (workflow,) = started()
+
+        def fail(self: Order) -> str:
+            raise RuntimeError("no name")
+
+        monkeypatch.setattr(Order, "__str__", fail)
+        assert f"testapp.order {workflow.hero_id}" in text(admin_client_.get(url(LIST)))
+
+    def test_tells_of_signals_that_came_and_of_the_one_that_is_awaited(self, admin_client_: Client) -> None:
+        workflow = Waiting.start()
+        run_next_step(workflow)
+        workflow.signal("other", {"a": 1})
+        page = text(admin_client_.get(url(PAGE, workflow.pk)))
+        assert "work has waited for news for" in page
+        assert "waits for news" in page
+        workflow.signal("news", {"b": 2}, idempotency_key="evt_1")
+        page = text(admin_client_.get(url(PAGE, workflow.pk)))
+        assert "claimed by work" in page
+        assert "evt_1" in page
+        assert "waited for news, received" in page
+
+    def test_tells_what_a_step_was_called_before(self, admin_client_: Client) -> None:
+        workflow = Renamed.start()
+        StepExecution.objects.filter(workflow=workflow).update(step_name="old_name")
+        Workflow.objects.filter(pk=workflow.pk).update(next_step_name="old_name")
+        page = text(admin_client_.get(url(PAGE, workflow.pk)))
+        assert "formerly old_name" in page
+        assert page.count('aria-current="step"') == 1
+        assert "not declared" not in page
 
     def test_offers_what_the_state_allows(self, admin_client_: Client) -> None:
         workflow = stumbled()
@@ -227,3 +301,17 @@ def test_pages_come_in_other_languages_without_falling_over(admin_client_: Clien
     text(admin_client_.get(url(LIST)))
     text(admin_client_.get(url(PAGE, workflow.pk)))
     text(admin_client_.get(url("geneva_drive_overview")))
+
+
+class TestPaging:
+    def test_counts_no_further_than_its_cap(
+        self, admin_client_: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(paging, "MOST", 60)
+        for _ in range(70):
+            Heroless.start()
+        page = text(admin_client_.get(url(LIST)))
+        assert "60 or more workflows" in page
+        assert "Select all that match" in page
+        assert "Select all 60" not in page
+        assert len(admin_client_.get(url(LIST) + "?p=2").context["cl"].result_list) == 10

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.core.management import call_command
 from django.test import override_settings
 
 from geneva_drive import Workflow
@@ -96,6 +99,26 @@ class TestShow:
         assert "builtins.ValueError: stumbled" in out
         assert "Traceback" not in out
         assert "Traceback" in command("geneva_show", workflow.pk, "--errors").out
+
+    def test_is_a_table_in_colours_on_a_terminal(self) -> None:
+        workflow = stumbled()
+        pytest.importorskip("rich")
+
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        out = Terminal()
+        call_command("geneva_show", str(workflow.pk), stdout=out)
+        text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+        assert re.search(r"step +outcome +when +took +progress", text)
+        assert re.search(r"second +failed/failed", text)
+
+    def test_tells_of_signals(self, command: Callable[..., Any]) -> None:
+        (workflow,) = started()
+        workflow.signal("ping", {"a": 1}, idempotency_key="evt_1")
+        assert re.search(r"ping +evt_1 +pending", command("geneva_show", workflow.pk).out)
+        assert command("geneva_show", workflow.pk, "--json").json["signals"][0]["payload"] == {"a": 1}
 
     def test_names_a_step_that_is_not_declared(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()

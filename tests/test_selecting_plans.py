@@ -1,0 +1,85 @@
+"""Each question of operators has an index that answers it, on every database, over tables full of other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from geneva_drive import Workflow, clock
+from geneva_drive.models import StepExecution
+from geneva_drive.selecting import Selection, error_classes
+from tests.worker.tables import Plan, analyze, empty, fill, plans
+
+pytestmark = pytest.mark.django_db
+
+WORKFLOWS, EXECUTIONS = Workflow._meta.db_table, StepExecution._meta.db_table
+
+
+OTHERWISE = {
+    # It has averages only, by which most executions are in one of the three states.
+    ("sqlite", "queue"),
+    # They begin with the paused workflows, by the index of states.
+    ("mysql", "error"),
+}
+"""Databases that rather take another way to an answer."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _full_tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    with django_db_blocker.unblock():
+        empty()
+        fill(1200)
+        # Rows that are few among many, for each index.
+        keys = list(Workflow.objects.filter(state="paused").order_by("pk").values_list("pk", flat=True)[:10])
+        StepExecution.objects.filter(workflow_id__in=keys).update(
+            state="failed", error_class="builtins.ValueError", held=False
+        )
+        keys = list(Workflow.objects.filter(state="ready").order_by("pk").values_list("pk", flat=True)[:10])
+        long_ago = clock.local(clock.now() - timedelta(days=20))
+        StepExecution.objects.filter(workflow_id__in=keys).update(state="waiting", waiting_since=long_ago)
+        keys = list(
+            StepExecution.objects.filter(state="scheduled", held=True).values_list("pk", flat=True)[:1000]
+        )
+        StepExecution.objects.filter(pk__in=keys).update(
+            state="waiting", held=False, waiting_since=clock.local(clock.now())
+        )
+        Workflow.objects.filter(state="finished").update(created_at=long_ago)
+        keys = list(StepExecution.objects.filter(state="scheduled").values_list("pk", flat=True)[:10])
+        StepExecution.objects.filter(pk__in=keys).update(queue="other")
+        analyze()
+        yield
+        empty()
+
+
+@pytest.mark.parametrize(
+    ("asked", "index"),
+    [
+        ({"created_after": lambda now: now + timedelta(hours=1)}, "geneva_workflow_created"),
+        ({"moved_after": lambda now: now + timedelta(hours=1)}, "geneva_workflow_ended"),
+        ({"hero": lambda now: "17"}, "geneva_workflow_of_hero"),
+        ({"waiting_longer": lambda now: timedelta(days=7)}, "geneva_execution_parked"),
+        ({"overdue": lambda now: timedelta(0)}, "geneva_execution_due"),
+        ({"queue": lambda now: "other"}, "geneva_execution_due"),
+        ({"error": lambda now: "builtins.ValueError"}, "geneva_execution_error"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_each_question_has_an_index(asked: dict[str, Callable[[Any], Any]], index: str) -> None:
+    now = clock.now("default")
+    values = {name: value(now) for name, value in asked.items()}
+    found = plans(lambda: list(Selection(**values).apply(Workflow.objects.all(), "default")))
+    plan: Plan = found[-1]
+    assert not plan.reads_whole(WORKFLOWS), plan
+    if (connection.vendor, *asked) not in OTHERWISE:
+        assert plan.uses(index), plan
+        assert not plan.reads_whole(EXECUTIONS), plan
+
+
+def test_classes_of_errors_come_from_the_index() -> None:
+    for plan in plans(lambda: list(error_classes("default"))):
+        assert plan.uses("geneva_execution_error"), plan
+        assert not plan.reads_whole(EXECUTIONS), plan
