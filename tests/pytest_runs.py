@@ -44,7 +44,8 @@ class Run:
 
 
 def run_all(runs: list[Run], notes: Path, extra: list[str]) -> list[Done]:
-    """Run them, one more than there are cores at a time, since each waits for its server; then, one by one, those that have serial tests.
+    """Run them, one more than there are cores at a time, since each waits for its server. Then, one by one,
+    those that have serial tests.
 
     Interrupted, it interrupts the processes, which drop their databases, and waits for them.
     """
