@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections, router
+from django.core.management.base import BaseCommand, CommandParser
 
 from geneva_drive.housekeeping import Counts, forget_dispatched, housekeep
-from geneva_drive.models.workflow import Workflow
+from geneva_drive.management.selection import alias_of_option
 
 _LABELS = {
     "recovered": "executions recovered",
@@ -44,17 +43,13 @@ class Command(BaseCommand):
         parser.add_argument("--using", help="The database alias. Default: what the routers say.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        using = options["using"]
-        if using is not None and using not in connections:
-            raise CommandError(
-                f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=2
-            )
+        using = alias_of_option(options["using"])
 
         def progress(counts: Counts) -> None:
             self.stderr.write(f"{counts.workflows} workflows deleted so far")
 
         if options["forget_dispatched"]:
-            forgotten = forget_dispatched(using or router.db_for_write(Workflow))
+            forgotten = forget_dispatched(using)
             self.stderr.write(f"{forgotten} dispatched executions forgotten")
         quiet = options["json"] or options["verbosity"] == 0
         counts = housekeep(using, progress=None if quiet else progress)

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections, router
 
 from geneva_drive import serialization
 from geneva_drive.exceptions import InvalidSignalError, PayloadError, WorkflowNotOngoing
+from geneva_drive.management.selection import alias_of_option
 from geneva_drive.models.workflow import Workflow
 
 REFUSED = 1
@@ -43,11 +43,7 @@ class Command(BaseCommand):
         parser.add_argument("--using", help="The database alias. Default: what the routers say.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        using = options["using"] or router.db_for_write(Workflow)
-        if using not in connections:
-            raise CommandError(
-                f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=USAGE
-            )
+        using = alias_of_option(options["using"])
         workflow = _workflow(options["workflow"], using)
         payload = _payload(options["payload"])
         try:

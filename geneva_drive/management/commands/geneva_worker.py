@@ -6,9 +6,8 @@ import argparse
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections, router
 
-from geneva_drive.models.workflow import Workflow
+from geneva_drive.management.selection import alias_of_option
 from geneva_drive.worker import Feeder, Worker
 
 
@@ -60,11 +59,7 @@ class Command(BaseCommand):
         parser.add_argument("--using", help="The database alias. Default: what the routers say.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        using = options["using"]
-        if using is not None and using not in connections:
-            raise CommandError(
-                f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=2
-            )
+        using = alias_of_option(options["using"])
         if options["feed_only"]:
             self._feed(using, options)
             return
@@ -92,14 +87,14 @@ class Command(BaseCommand):
         if options["verbosity"]:
             self.stdout.write(f"Worker stopped after {performed} step(s).")
 
-    def _feed(self, using: str | None, options: dict[str, Any]) -> None:
+    def _feed(self, using: str, options: dict[str, Any]) -> None:
         for name, given in (("--queues", "queues"), ("--max-steps", "max_steps")):
             if options[given] is not None:
                 raise CommandError(
                     f"{name} is for a worker that runs steps; --feed-only runs none.", returncode=2
                 )
         feeder = Feeder(
-            using or router.db_for_write(Workflow),
+            using,
             poll_interval=options["poll_interval"],
             drain=options["drain"],
         )
