@@ -29,7 +29,7 @@ PAGE = "geneva_drive_workflow_change"
 NASTY = "<script>alert('x')</script>"
 
 
-class Renamed(Workflow):
+class RenamedOnPage(Workflow):
     """Has a step with a past."""
 
     may_proceed_without_hero = True
@@ -174,11 +174,11 @@ class TestWorkflowPage:
 
     def test_of_a_hero_whose_model_is_gone_says_so(self, admin_client_: Client) -> None:
         (workflow,) = started()
-        gone = ContentType.objects.create(app_label="testapp", model="moved")
+        gone = ContentType.objects.create(app_label="testapp", model="nolongerthere")
         Workflow.objects.filter(pk=workflow.pk).update(hero_type=gone)
         for address in (url(LIST), url(PAGE, workflow.pk)):
             page = text(admin_client_.get(address))
-            assert "testapp.moved" in page
+            assert "testapp.nolongerthere" in page
             assert "model missing" in page
 
     def test_of_a_hero_that_cannot_say_its_name_is_shown_all_the_same(
@@ -206,7 +206,7 @@ class TestWorkflowPage:
         assert "waited for news, received" in page
 
     def test_tells_what_a_step_was_called_before(self, admin_client_: Client) -> None:
-        workflow = Renamed.start()
+        workflow = RenamedOnPage.start()
         StepExecution.objects.filter(workflow=workflow).update(step_name="old_name")
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="old_name")
         page = text(admin_client_.get(url(PAGE, workflow.pk)))
@@ -279,7 +279,8 @@ class TestRemovedSteps:
         StepExecution.objects.filter(workflow=workflow).update(step_name="buried")
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="buried")
         response = admin_client_.get(url("geneva_drive_removed_steps"))
-        (grave,) = [each for each in response.context["graves"] if each["row"].step == "buried"]
+        graves = {(each["row"].type, each["row"].step): each for each in response.context["graves"]}
+        grave = graves["testapp.FiveSteps", "buried"]
         assert (grave["row"].executions, grave["row"].landing, grave["row"].can_be_deleted) == (1, 1, False)
         for address in (grave["url"], grave["landing_url"]):
             rows = admin_client_.get(address).context["cl"].result_list

@@ -987,14 +987,14 @@ def test_a_total_is_a_number_of_items(value: Any) -> None:
 
 
 def test_a_loop_goes_on_under_its_new_name() -> None:
-    class Renamed(Free):
+    class RenamedLoop(Free):
         @resumable_step(formerly=["count"])
         def tally(self, iteration: Iteration) -> None:
             CountingLoop.loop(self, iteration)  # type: ignore[arg-type]
 
     before = run_iterations(CountingLoop.start(), 4)
-    Workflow.objects.filter(pk=before.pk).update(type=Renamed._geneva.label)
-    workflow = Renamed.objects.get(pk=before.pk)
+    Workflow.objects.filter(pk=before.pk).update(type=RenamedLoop._geneva.label)
+    workflow = RenamedLoop.objects.get(pk=before.pk)
 
     at(7, stop)
     run_next_step(workflow, raise_errors=False)

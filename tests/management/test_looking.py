@@ -143,7 +143,8 @@ class TestRemovedSteps:
         assert command("geneva_removed_steps").status == 0
         answer = command("geneva_removed_steps", "--fail-if-in-flight", "--json")
         assert answer.status == 1
-        row = next(each for each in answer.json if each["step"] == "buried")
+        rows = {(each["type"], each["step"]): each for each in answer.json}
+        row = rows["testapp.FiveSteps", "buried"]
         assert (row["executions"], row["landing"], row["can_be_deleted"]) == (1, 1, False)
 
 
