@@ -78,7 +78,9 @@ def _is_ready_and_scheduled(workflow: Workflow, active: StepExecution | None) ->
 
 
 def _can_skip(workflow: Workflow, _active: StepExecution | None) -> bool:
-    return workflow.state in (WorkflowState.READY, WorkflowState.PAUSED)
+    # What comes after a step that this code does not know, nobody can tell.
+    is_known = workflow.steps.resolve(workflow.next_step_name) is not None
+    return is_known and workflow.state in (WorkflowState.READY, WorkflowState.PAUSED)
 
 
 def _is_ongoing(workflow: Workflow, _active: StepExecution | None) -> bool:

@@ -59,7 +59,7 @@ def workflow_page(model_admin: WorkflowAdmin, request: HttpRequest, workflow: Wo
         "queue": story.attempts[-1].queue if story.attempts else "",
         "buttons": _buttons(model_admin, request, story),
         "banner": explain(workflow),
-        "banner_tone": tone("failed" if workflow.state == WorkflowState.PAUSED else workflow.state),
+        "banner_tone": tone("failed" if _needs_somebody(workflow) else workflow.state),
         "steps": [_step(line, number, story, signals, now) for number, line in enumerate(story.steps, 1)],
         "attempts": attempts(story, now),
         "awaited": _awaited(story, now),
@@ -73,6 +73,11 @@ def workflow_page(model_admin: WorkflowAdmin, request: HttpRequest, workflow: Wo
             if getattr(workflow, field) is not None
         ],
     }
+
+
+def _needs_somebody(workflow: Workflow) -> bool:
+    is_stranded = workflow.is_ongoing and workflow.steps.resolve(workflow.next_step_name) is None
+    return is_stranded or workflow.state == WorkflowState.PAUSED
 
 
 def _buttons(model_admin: WorkflowAdmin, request: HttpRequest, story: Story) -> list[dict[str, Any]]:
@@ -115,9 +120,15 @@ def _step(line: StepLine, number: int, story: Story, signals: list[Signal], now:
         "mark": _MARKS.get(line.status, str(number)),
         "tone": tone(line.status),
         "is_grave": line.status == "gravestone",
-        "is_current": line.status in ("current", "failed") and story.workflow.is_ongoing,
+        "is_current": _is_current(line, story.workflow),
         "notes": " · ".join(_notes(line, story.workflow, signals, now)),
     }
+
+
+def _is_current(line: StepLine, workflow: Workflow) -> bool:
+    if not workflow.is_ongoing:
+        return False
+    return line.status in ("current", "failed") or line.name == workflow.next_step_name
 
 
 def _notes(line: StepLine, workflow: Workflow, signals: list[Signal], now: datetime) -> list[str]:

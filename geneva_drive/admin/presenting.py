@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["as_json", "hero_link", "in_words", "pill", "relative", "tone", "type_name"]
+__all__ = ["as_json", "hero_link", "in_words", "pill", "relative", "tone", "type_name", "whole_seconds"]
 
 _TONES = {
     "ready": "run",
@@ -67,7 +67,7 @@ def pill(word: str, label: str | None = None) -> SafeString:
 def in_words(delta: timedelta) -> str:
     """Return a duration in its two largest units."""
     seconds = delta.total_seconds()
-    if seconds < 10:
+    if seconds < 10 and not seconds.is_integer():
         return _("%(count)s s") % {"count": formats.number_format(round(max(seconds, 0.0), 2))}
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -78,10 +78,12 @@ def in_words(delta: timedelta) -> str:
         (minutes, _("%(count)s min")),
         (seconds, _("%(count)s s")),
     ]
-    return " ".join(text % {"count": count} for count, text in [each for each in parts if each[0]][:2])
+    shown = [each for each in parts if each[0]][:2] or parts[-1:]
+    return " ".join(text % {"count": count} for count, text in shown)
 
 
-def _whole_seconds(delta: timedelta) -> timedelta:
+def whole_seconds(delta: timedelta) -> timedelta:
+    """Leave out the fraction: of what is told to have been so for some time."""
     return timedelta(seconds=int(delta.total_seconds()))
 
 
@@ -94,9 +96,9 @@ def relative(moment: datetime | None, now: datetime) -> SafeString | str:
     if abs(ahead) < timedelta(seconds=1):
         text = _("now")
     elif ahead > timedelta(0):
-        text = _("in %(time)s") % {"time": in_words(_whole_seconds(ahead))}
+        text = _("in %(time)s") % {"time": in_words(whole_seconds(ahead))}
     else:
-        text = _("%(time)s ago") % {"time": in_words(_whole_seconds(-ahead))}
+        text = _("%(time)s ago") % {"time": in_words(whole_seconds(-ahead))}
     shown = formats.localize(clock.local(exact))
     return format_html('<time datetime="{}" title="{}">{}</time>', exact.isoformat(), shown, text)
 

@@ -20,7 +20,7 @@ from geneva_drive.admin.actions import ACTIONS, Action
 from geneva_drive.admin.filters import FILTERS
 from geneva_drive.admin.pages import workflow_page
 from geneva_drive.admin.paging import CappedPaginator, WorkflowChangeList
-from geneva_drive.admin.presenting import hero_link, in_words, pill, relative, type_name
+from geneva_drive.admin.presenting import hero_link, in_words, pill, relative, type_name, whole_seconds
 from geneva_drive.admin.rendering import page
 from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
@@ -135,15 +135,15 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return "-"
         if execution.state == ExecutionState.IN_PROGRESS:
             since = now - clock.utc(execution.started_at or execution.created_at)
-            return gettext("running for %(time)s") % {"time": in_words(since)}
+            return gettext("running for %(time)s") % {"time": in_words(whole_seconds(since))}
         if execution.state == ExecutionState.WAITING:
             since = now - clock.utc(execution.waiting_since or execution.created_at)
-            return gettext("waiting for %(time)s") % {"time": in_words(since)}
+            return gettext("waiting for %(time)s") % {"time": in_words(whole_seconds(since))}
         if execution.held:
             return gettext("held")
         late = now - clock.utc(execution.scheduled_for)
         if late.total_seconds() > 1:
-            return pill("failed", gettext("overdue by %(time)s") % {"time": in_words(late)})
+            return pill("failed", gettext("overdue by %(time)s") % {"time": in_words(whole_seconds(late))})
         return relative(execution.scheduled_for, now)
 
     @admin.display(description=_("started"))

@@ -224,6 +224,18 @@ class TestWorkflowPage:
         page = text(admin_client_.get(url(PAGE, workflow.pk)))
         assert 'class="gd-tools"' not in page
 
+    def test_of_a_stranded_one_offers_no_skip_and_points_at_the_missing_step(
+        self, admin_client_: Client
+    ) -> None:
+        (workflow,) = started()
+        StepExecution.objects.filter(workflow=workflow).update(step_name="gone")
+        Workflow.objects.filter(pk=workflow.pk).update(next_step_name="gone")
+        page = text(admin_client_.get(url(PAGE, workflow.pk)))
+        assert "Skip gone" not in page
+        assert "not declared in this code" in page
+        assert page.count('aria-current="step"') == 1
+        assert 'class="gd-why gd-bad"' in page
+
     def test_of_nothing_is_not_found(self, admin_client_: Client) -> None:
         assert admin_client_.get(url(PAGE, 10**8)).status_code == 404
         assert admin_client_.get(url(PAGE, "x")).status_code == 404
