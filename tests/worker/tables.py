@@ -99,6 +99,15 @@ def _write(
 
 def empty() -> None:
     """Delete every row that ``fill`` wrote."""
+    if connection.vendor == "postgresql":
+        # In new files: what other tests rolled back lies about in the old ones, and plans are made by their size.
+        quote = connection.ops.quote_name
+        names = ", ".join(
+            quote(each._meta.db_table) for each in (StepExecution, OperatorAction, Workflow, Process)
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(f"TRUNCATE {names} CASCADE")
+        return
     for model in (StepExecution, OperatorAction, Workflow, Process):
         model._base_manager.all()._raw_delete("default")
 
