@@ -45,6 +45,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if only is not None and DATABASE not in only.args:
             reason = only.kwargs["reason"]
             item.add_marker(pytest.mark.skip(reason=f"only on {', '.join(only.args)}: {reason}"))
+        once = item.get_closest_marker("once")
+        if once is not None and os.environ.get("GENEVA_TEST_SECOND_ENVIRONMENT") == "1":
+            reason = once.kwargs["reason"]
+            item.add_marker(pytest.mark.skip(reason=f"in the first environment only: {reason}"))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ def _run(run: Run, notes: Path, extra: list[str]) -> Done:
         "GENEVA_TEST_DATABASE": run.database,
         "GENEVA_TEST_NAME": run.name,
         report.VARIABLE: str(note),
+        "GENEVA_TEST_SECOND_ENVIRONMENT": "0" if run.environment.python == Path(sys.executable) else "1",
     }
     if run.server is not None:
         variables[url_variable(run.database)] = run.server.url

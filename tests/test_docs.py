@@ -92,6 +92,7 @@ def project(
 # Some twenty processes, each of which sets up Django and many of which make tables.
 @pytest.mark.timeout(900)
 @pytest.mark.only_on("sqlite", "postgresql", reason="a page says the same on every database, and takes long")
+@pytest.mark.once(reason="the code of a page is the same, and takes long")
 @pytest.mark.parametrize("page", WITH_CODE, ids=_ids)
 def test_the_code_of_a_page_runs(page: Page, project: Project) -> None:
     for block in page.runs:

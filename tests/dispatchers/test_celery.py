@@ -122,6 +122,7 @@ def test_a_long_wait_is_fed_when_its_time_comes_near(celery: Make, redis_url: st
 
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
+@pytest.mark.once(reason=ONCE)
 @pytest.mark.parametrize("broker", BROKERS)
 def test_a_child_that_dies_in_a_step_loses_nothing(
     celery: Make, room: Room, request: pytest.FixtureRequest, broker: str
@@ -143,6 +144,7 @@ def test_a_child_that_dies_in_a_step_loses_nothing(
 
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
+@pytest.mark.once(reason=ONCE)
 @pytest.mark.parametrize("broker", BROKERS)
 @pytest.mark.parametrize("acks_late", [True, False])
 def test_a_worker_that_is_killed_in_a_step_loses_nothing(
@@ -165,6 +167,7 @@ def test_a_worker_that_is_killed_in_a_step_loses_nothing(
 
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
+@pytest.mark.once(reason=ONCE)
 def test_a_message_that_is_delivered_again_while_its_step_runs_changes_nothing(
     celery: Make, redis_url: str, room: Room
 ) -> None:
@@ -189,6 +192,7 @@ def test_a_message_that_is_delivered_again_while_its_step_runs_changes_nothing(
 
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
+@pytest.mark.once(reason=ONCE)
 def test_a_warm_shutdown_ends_with_the_step_in_hand(celery: Make, redis_url: str, room: Room) -> None:
     project = celery(redis_url)
     workflow = Patient.start()
@@ -211,6 +215,7 @@ def test_a_warm_shutdown_ends_with_the_step_in_hand(celery: Make, redis_url: str
 
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
+@pytest.mark.once(reason=ONCE)
 @pytest.mark.parametrize("broker", ["private_redis", "private_rabbitmq"])
 def test_a_broker_that_restarts_loses_nothing(
     celery: Make, request: pytest.FixtureRequest, broker: str, room: Room
@@ -239,6 +244,7 @@ def test_a_broker_that_restarts_loses_nothing(
 
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
+@pytest.mark.once(reason=ONCE)
 def test_what_was_kept_by_a_broker_that_lost_its_memory_is_sent_again(
     celery: Make, private_redis: PrivateServer, room: Room
 ) -> None:

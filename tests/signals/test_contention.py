@@ -21,7 +21,7 @@ from tests.testapp.models import Effect
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = int(os.environ.get("GENEVA_TEST_ROUNDS", "120"))
+ROUNDS = int(os.environ.get("GENEVA_TEST_ROUNDS", "60"))
 """Workflows, each with two signals that meet two gates. A few hundred in the suite; thousands by hand."""
 
 
