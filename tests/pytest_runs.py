@@ -45,12 +45,11 @@ class Run:
 
 
 def run_all(runs: list[Run], notes: Path, extra: list[str]) -> list[Done]:
-    """Run them, one more than there are cores at a time, since each waits for its server. Then, one by one,
-    those that have serial tests.
+    """Run them, one for each core at a time. Then, one by one, those that have serial tests.
 
     Interrupted, it interrupts the processes, which drop their databases, and waits for them.
     """
-    pool = ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) + 1)
+    pool = ThreadPoolExecutor(max_workers=os.cpu_count() or 1)
     try:
         futures = [pool.submit(_run, run, notes, ["-m", "not serial", *extra]) for run in runs]
         done = [future.result() for future in futures]
