@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.only_on("sqlite", "postgresql", reason="a browser sees the same pages on all of them"),
+    pytest.mark.once(reason="a browser takes long, and the pages are tested without one in both"),
     pytest.mark.skipif(why_no_browser() is not None, reason=why_no_browser() or ""),
 ]
 
