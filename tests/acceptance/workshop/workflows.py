@@ -176,7 +176,10 @@ class Effects(_Noting):
 
     # An atomic body that InnoDB gives up in a deadlock is rolled back whole, and its policy decides.
     @step(
-        atomic=True, on_exception=ExceptionPolicy("reattempt", matching=OperationalError, wait=timedelta(0))
+        atomic=True,
+        on_exception=ExceptionPolicy(
+            "reattempt", matching=OperationalError, wait=timedelta(0), report="terminal_only"
+        ),
     )
     def two(self) -> None:
         self.leave()
