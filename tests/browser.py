@@ -85,7 +85,9 @@ class Browser:
         return self.driver.find_element(By.LINK_TEXT, text)
 
     def button(self, text: str) -> Any:
-        (found,) = [each for each in self.all("button, input[type=submit]") if text in (each.text or _value(each))]
+        (found,) = [
+            each for each in self.all("button, input[type=submit]") if text in (each.text or _value(each))
+        ]
         return found
 
     def text(self, selector: str = "body") -> str:
