@@ -15,6 +15,7 @@ from django.db.models.deletion import Collector
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.execution.heartbeat import remove_row
 from geneva_drive.execution.parked import wake_parked
 from geneva_drive.execution.recovery import recover_one
 from geneva_drive.execution.timeouts import expire_due
@@ -92,7 +93,7 @@ def recover(using: str, counts: Counts | None = None) -> Counts:
             counts.recovered += _recover(
                 pk, workflow_id, token, using=using, why=why, still_dead=partial(_is_dead, using, process_id)
             )
-        counts.processes += _remove_process(using, process_id, dead_before)
+        counts.processes += remove_row(using, process_id, dead_before=dead_before)
     stuck_before = clock.now(using) - settings.STUCK_AFTER
     for pk, workflow_id, token in _in_hand(using, Q(process_id__isnull=True, started_at__lt=stuck_before)):
         why = f"in progress for more than {settings.STUCK_AFTER} without a known process"
@@ -139,17 +140,6 @@ def _dead_processes(using: str, dead_before: Any) -> Iterator[UUID]:
             return
         if last not in known and _is_dead(using, last):
             yield last
-
-
-def _remove_process(using: str, process_id: UUID, dead_before: Any) -> int:
-    in_hand = StepExecution.objects.using(using).filter(
-        process_id=process_id, state=ExecutionState.IN_PROGRESS
-    )
-    # In the index's order: an ``exists()`` may go through the whole table, hoping for an early find.
-    if in_hand.order_by("started_at").values_list("pk").first() is not None:
-        return 0
-    gone = Process.objects.using(using).filter(pk=process_id, heartbeat_at__lt=dead_before)
-    return gone._raw_delete(using)
 
 
 # -- dispatching again

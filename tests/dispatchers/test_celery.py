@@ -75,7 +75,7 @@ def test_workflows_run_to_their_end(
 
     worker.signal(signal.SIGTERM)
     worker.finish()
-    assert not Process.objects.exists(), "the children have told their end"
+    assert not Process.objects.exists(), worker.output()
 
 
 def test_messages_carry_an_id_and_an_alias_and_nothing_else(celery: Make, redis_url: str) -> None:

@@ -17,6 +17,7 @@ from geneva_drive.execution.heartbeat import Heartbeat, ensure, stop_all
 from geneva_drive.housekeeping import recover
 from geneva_drive.models import Process
 from tests.acceptance.processes import until
+from tests.testapp.workflows import Heroless
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -156,6 +157,39 @@ def test_answering_for_its_rows_holds_up_no_beat(settings: Any) -> None:
     finally:
         waits.set()
         one.stop()
+
+
+def test_those_that_leave_at_once_all_leave(caplog: pytest.LogCaptureFixture) -> None:
+    """The children of a pool end together: none of them is in another's way."""
+    crowd = 8
+    together = threading.Barrier(crowd)
+
+    def come_and_go() -> None:
+        try:
+            for _ in range(5):
+                one = Heartbeat("default", "celery")
+                one.start()
+                together.wait(60)
+                one.stop()
+                together.wait(60)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(crowd)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not Process.objects.exists()
+    assert not [record for record in caplog.records if "stays" in record.getMessage()]
+
+
+def test_a_row_that_a_step_in_progress_names_stays(heartbeat: Heartbeat) -> None:
+    workflow = Heroless.start()
+    workflow.executions.update(state="in_progress", process=heartbeat.process_id, started_at=clock.now())
+    heartbeat.stop()
+    assert Process.objects.get().pk == heartbeat.process_id
 
 
 # -- for dispatchers
