@@ -132,9 +132,9 @@ def ask(show_plans: bool) -> dict[str, tuple[float, int]]:
 def _claim_and_give_back() -> None:
     from geneva_drive.execution import executor
     from geneva_drive.execution.runner import Runner
-    from geneva_drive.worker.claiming import Buckets, claim
+    from geneva_drive.worker.claiming import Outlook, claim
 
-    (performance,) = claim("default", Buckets("default", None), 1, Runner())
+    (performance,) = claim("default", Outlook("default", None), 1, Runner())
     executor.give_back(performance)
 
 

@@ -20,6 +20,7 @@ DATABASES = {
         "PASSWORD": _url.password or "",
         "HOST": _url.hostname or "",
         "PORT": str(_url.port or ""),
+        "OPTIONS": json.loads(os.environ.get("GENEVA_BENCH_OPTIONS", "{}")),
     }
 }
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "geneva_drive", "benchmarks.app"]

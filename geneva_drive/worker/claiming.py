@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,68 +28,99 @@ from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 
-__all__ = ["Buckets", "claim", "is_anything_due"]
+__all__ = ["Outlook", "claim", "is_anything_due"]
 
 logger = logging.getLogger("geneva_drive.worker")
 
 _PAGE = 20
 """Candidates looked at in one go, beyond what is wanted: others may have taken the first."""
 
-
 _REMEMBERED = 0.2
-"""Seconds for which a busy worker believes what it knows of queues and priorities."""
+"""Seconds for which a busy worker believes what it has seen."""
+
+_ALONE_AFTER = 1.0
+"""Seconds for which a worker looks anew each time, once another one was faster with what it had seen."""
 
 
-class Buckets:
-    """Queues and priorities that have something scheduled, looked up anew when they are old or led nowhere.
+class Outlook:
+    """What a worker has seen of what is due, for a moment: it claims hundreds of times a second.
 
-    A worker that claims hundreds of times a second would otherwise spend half of its statements on them.
-    Something more urgent on a queue or priority that is new is seen that much later, no more.
+    It would otherwise spend more on looking than on claiming. What it has seen is where to look, no more:
+    each claim asks again, under the lock, whether the row is still there to be had. Something more urgent
+    is seen so much later. Workers that share a queue would go for the same rows, so that one that finds
+    somebody before it remembers no rows for a while.
+
+    Parameters
+    ----------
+    queues
+        Names, or None for all.
     """
 
     def __init__(self, using: str, queues: list[str] | None) -> None:
         self._using = using
         self._queues = queues
-        self._known: list[tuple[int, str]] = []
+        self._buckets: list[tuple[int, str]] = []
         self._until = 0.0
+        self._rest: dict[tuple[int, str], deque[Candidate]] = {}
+        self._shared_until = 0.0
 
-    def get(self) -> tuple[list[tuple[int, str]], bool]:
-        """Return them, and whether they were remembered."""
+    def buckets(self) -> tuple[list[tuple[int, str]], bool]:
+        """Return the (priority, queue) pairs that have something scheduled, and whether from memory."""
         remembered = time.monotonic() < self._until
         if not remembered:
-            self._known = buckets(self._using, self._queues)
+            self.forget()
+            self._buckets = buckets(self._using, self._queues)
             self._until = time.monotonic() + _REMEMBERED
-        return list(self._known), remembered
+        return list(self._buckets), remembered
+
+    def candidates(self, bucket: tuple[int, str], limit: int) -> Iterator[Candidate]:
+        """Yield what is due in this bucket, oldest first, until there is nothing more."""
+        # What is left of the last look; somebody else's being faster empties it.
+        while left := self._rest.get(bucket):
+            yield left.popleft()
+        priority, queue = bucket
+        for page in _pages(self._using, queue, priority, limit):
+            rest = deque(page)
+            if time.monotonic() >= self._shared_until:
+                self._rest[bucket] = rest
+            while rest:
+                yield rest.popleft()
 
     def forget(self) -> None:
         """Believe nothing any more: it led nowhere."""
         self._until = 0.0
+        self._rest.clear()
+
+    def is_shared(self) -> None:
+        """A row was not to be had: others are after the same ones."""
+        self._shared_until = time.monotonic() + _ALONE_AFTER
+        self._rest.clear()
 
 
-def claim(using: str, known: Buckets, limit: int, runner: Runner) -> Iterator[Performance]:
+def claim(using: str, outlook: Outlook, limit: int, runner: Runner) -> Iterator[Performance]:
     """Claim up to ``limit`` executions that are due, the most urgent first.
 
     Each is committed when it is yielded: whatever goes wrong later, it is there to be run.
     """
-    found, remembered = known.get()
+    found, remembered = outlook.buckets()
     # Queues of one priority take turns: a long one must not keep the others waiting.
     found.sort(key=lambda bucket: (bucket[0], random.random()))
     claimed = 0
-    for priority, queue in found:
-        for page in _pages(using, queue, priority, limit):
-            for candidate in page:
-                performance = _claim_one(candidate, runner, using)
-                if performance is None:
-                    continue
-                yield performance
-                claimed += 1
-                if claimed >= limit:
-                    return
+    for bucket in found:
+        for candidate in outlook.candidates(bucket, limit):
+            performance = _claim_one(candidate, runner, using)
+            if performance is None:
+                outlook.is_shared()
+                continue
+            yield performance
+            claimed += 1
+            if claimed >= limit:
+                return
     if not claimed:
-        known.forget()
+        outlook.forget()
         if remembered:
             # What woke the worker may lie on a queue that is new: nobody wakes it for that again.
-            yield from claim(using, known, limit, runner)
+            yield from claim(using, outlook, limit, runner)
 
 
 def is_anything_due(using: str, queues: list[str] | None) -> bool:

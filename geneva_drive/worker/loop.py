@@ -20,7 +20,7 @@ from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.lifecycle.locking import is_lost_connection
 from geneva_drive.logs import about
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.worker.claiming import Buckets, claim, is_anything_due
+from geneva_drive.worker.claiming import Outlook, claim, is_anything_due
 from geneva_drive.worker.keeping import Housekeeper
 from geneva_drive.worker.listening import Listener, can_listen
 from geneva_drive.worker.shutdown import handling_signals
@@ -78,7 +78,7 @@ class Worker:
         self.listen = listen and can_listen(self.using)
         self.heartbeat = Heartbeat(self.using, "worker", queues=",".join(queues or []), after_beat=_answer)
         self.performed = 0
-        self._buckets = Buckets(self.using, queues)
+        self._outlook = Outlook(self.using, queues)
         self._budget = max_steps
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -163,7 +163,7 @@ class Worker:
             return 0
         claimed = 0
         try:
-            for performance in claim(self.using, self._buckets, places, _WorkerRunner(self)):
+            for performance in claim(self.using, self._outlook, places, _WorkerRunner(self)):
                 claimed += 1
                 # Held from here on: no thread has it yet, but this process knows of it.
                 self.heartbeat.hold(performance.token)

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import clock, step
 from geneva_drive.execution import executor, preconditions
@@ -17,7 +18,7 @@ from geneva_drive.execution.performing import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.models import StepExecution, Workflow
 from geneva_drive.worker import claiming
-from geneva_drive.worker.claiming import Buckets, is_anything_due
+from geneva_drive.worker.claiming import Outlook, is_anything_due
 from tests.worker.support import TRACE, Base, active
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class _Named(Runner):
 def claim(
     limit: int = 1, *, queues: list[str] | None = None, runner: Runner | None = None
 ) -> list[Performance]:
-    return list(claiming.claim("default", claiming.Buckets("default", queues), limit, runner or _Named()))
+    return list(claiming.claim("default", claiming.Outlook("default", queues), limit, runner or _Named()))
 
 
 class ClaimedPlain(Base):
@@ -127,11 +128,60 @@ def test_only_the_queues_that_are_served(kind: type[Base]) -> None:
 
 def test_work_on_a_queue_that_is_new_is_found_although_others_are_remembered() -> None:
     """Given that the worker knows of one queue, what woke it for another is found at once."""
-    known = Buckets("default", None)
+    known = Outlook("default", None)
     ClaimedPlain.start(job_options={"queue": "a"})
     assert len(list(claiming.claim("default", known, 1, _Named()))) == 1
     new = ClaimedPlain.start(job_options={"queue": "b"})
     assert [each.workflow.pk for each in claiming.claim("default", known, 1, _Named())] == [new.pk]
+
+
+def test_what_was_seen_is_claimed_without_another_look(kind: type[Base]) -> None:
+    """Given several rows due, the first claim looks, and those that follow at once begin the next ones."""
+    workflows = [kind.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(4)]
+    outlook = Outlook("default", None)
+
+    found: list[Any] = []
+    looks = []
+    for _ in workflows:
+        with CaptureQueriesContext(connection) as queries:
+            found += claiming.claim("default", outlook, 1, _Named())
+        # The look is the one that asks for workflows and executions together.
+        looks.append(sum(" JOIN " in query["sql"] for query in queries))
+
+    assert [each.workflow.pk for each in found] == [each.pk for each in workflows]
+    assert looks[0] > 0
+    assert looks[1:] == [0, 0, 0]
+
+
+def test_what_was_seen_and_is_not_due_any_more_is_left_alone(kind: type[Base]) -> None:
+    first, paused, later, canceled, last = (
+        kind.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(5)
+    )
+    outlook = Outlook("default", None)
+    (performance,) = claiming.claim("default", outlook, 1, _Named())
+    assert performance.workflow.pk == first.pk
+    paused.pause()
+    later.reschedule(clock.now() + timedelta(days=1))
+    canceled.cancel()
+
+    found = [each.workflow.pk for each in claiming.claim("default", outlook, 5, _Named())]
+
+    assert found == [last.pk]
+    assert {active(each).state for each in (paused, later)} == {"scheduled"}
+
+
+def test_those_who_have_seen_the_same_share_it(kind: type[Base], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given two workers with the same rows in mind, each row goes to one of them, and none is left."""
+    monkeypatch.setattr(claiming, "_PAGE", 3)
+    workflows = {kind.start().pk for _ in range(12)}
+    outlooks = [Outlook("default", None), Outlook("default", None)]
+
+    found: list[Any] = []
+    for number in (0, 1, 1, 0, 0, 1, 0):
+        found += claiming.claim("default", outlooks[number], 1, _Named())
+    found += claiming.claim("default", outlooks[0], 20, _Named())
+
+    assert sorted(each.workflow.pk for each in found) == sorted(workflows)
 
 
 def test_pages_go_on_behind_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
