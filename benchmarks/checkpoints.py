@@ -10,17 +10,14 @@ At the end one loop goes over ``--rows`` rows of a table, and the process's memo
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
-import subprocess
 import sys
 import time
 from typing import Any
 
 import psycopg
 
-from benchmarks.engine import _database
+from benchmarks.comparing import FLOOR, Results, create_database, in_child, parser, print_table
 from tests.servers.binaries import start_postgresql
 
 VARIANTS = {
@@ -80,61 +77,50 @@ def bare(url: str, items: int) -> dict[str, Any]:
     return {"items_s": items / seconds, "cpu": (time.process_time() - cpu) / seconds}
 
 
-def run(
-    items: int, rows: int, repeat: int, *, sync: bool = True
-) -> tuple[dict[str, list[dict[str, Any]]], list[int]]:
+def run(items: int, rows: int, repeat: int, *, sync: bool = True) -> tuple[Results, list[int]]:
     """Every variant and the floor, interleaved, each on tables of its own; then the many rows."""
     server = start_postgresql(options=()) if sync else start_postgresql()
-    results: dict[str, list[dict[str, Any]]] = {}
+    results: Results = {}
     try:
         admin = f"{server.url}postgres"
         for round_ in range(repeat):
             for number, (name, kind) in enumerate(VARIANTS.items()):
-                environment = _database(admin, f"loop_{number}_{round_}", {})
+                environment = create_database(admin, f"loop_{number}_{round_}", {})
                 results.setdefault(name, []).append(_in_child(environment, kind, items))
-            environment = _database(admin, f"loop_floor_{round_}", {})
+            environment = create_database(admin, f"loop_floor_{round_}", {})
             _in_child(environment, "Short", 1)
-            results.setdefault("bare psycopg", []).append(bare(environment["GENEVA_BENCH_URL"], items))
+            results.setdefault(FLOOR, []).append(bare(environment["GENEVA_BENCH_URL"], items))
             print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
         memory: list[int] = []
         if rows:
-            memory = _in_child(_database(admin, "loop_rows", {}), "EveryHundredRows", rows)["memory"]
+            memory = _in_child(create_database(admin, "loop_rows", {}), "EveryHundredRows", rows)["memory"]
     finally:
         server.stop()
     return results, memory
 
 
 def _in_child(environment: dict[str, str], kind: str, items: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.checkpoints", "--child", kind, "--items", str(items)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    return in_child("benchmarks.checkpoints", environment, "--child", kind, "--items", str(items))
 
 
 def main() -> None:
     """Parse the arguments, run, print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--items", type=int, default=4000, help="Of one loop. Default: 4000.")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="Of the last loop. Default: a million.")
-    parser.add_argument("--repeat", type=int, default=3, help="Rounds; the median is shown. Default: 3.")
-    parser.add_argument("--no-sync", action="store_true", help="A server that does not wait for its disk.")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        print(json.dumps(child(options.child, options.items)))
+    options = parser(__doc__)
+    options.add_argument("--items", type=int, default=4000, help="Of one loop. Default: 4000.")
+    options.add_argument("--rows", type=int, default=1_000_000, help="Of the last loop. Default: a million.")
+    options.add_argument("--no-sync", action="store_true", help="A server that does not wait for its disk.")
+    arguments = options.parse_args()
+    if arguments.child:
+        print(json.dumps(child(arguments.child, arguments.items)))
         return
-    results, memory = run(options.items, options.rows, options.repeat, sync=not options.no_sync)
-    floor = statistics.median(each["items_s"] for each in results["bare psycopg"])
-    print(f"{'per second':28}{'items':>12}{'cpu':>8}{'of the floor':>14}")
-    for name, rounds in results.items():
-        items_s = statistics.median(each["items_s"] for each in rounds)
-        cpu = statistics.median(each["cpu"] for each in rounds)
-        print(f"{name:28}{items_s:12,.0f}{cpu:8.0%}{items_s / floor:14.0%}")
+    results, memory = run(arguments.items, arguments.rows, arguments.repeat, sync=not arguments.no_sync)
+    if arguments.json:
+        print(json.dumps({"results": results, "memory": memory}))
+        return
+    print_table(results, "items_s", {"items_s": ",.0f", "cpu": ".0%"}, "per second")
     if memory:
         print(
-            f"{options.rows:,} rows: {memory[0]:,} MiB after the first tenth, {memory[-1]:,} MiB at the end"
+            f"{arguments.rows:,} rows: {memory[0]:,} MiB after the first tenth, {memory[-1]:,} MiB at the end"
         )
 
 

@@ -12,7 +12,6 @@ the first step to the end of the last.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -26,8 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
+from benchmarks.comparing import Results, create_database, in_child, parser
 from tests.servers.binaries import start_postgresql
 from tests.servers.brokers import start_redis
 
@@ -98,9 +96,9 @@ def _running(command: list[str]) -> Iterator[None]:
         process.wait()
 
 
-def run(workflows: int, starts: int, repeat: int) -> dict[str, list[dict[str, Any]]]:
+def run(workflows: int, starts: int, repeat: int) -> Results:
     """Every variant, interleaved; with and without going straight on."""
-    results: dict[str, list[dict[str, Any]]] = {}
+    results: Results = {}
     with contextlib.ExitStack() as stack:
         postgresql, redis = start_postgresql(options=()), start_redis()
         stack.callback(postgresql.stop)
@@ -108,52 +106,40 @@ def run(workflows: int, starts: int, repeat: int) -> dict[str, list[dict[str, An
         for round_ in range(repeat):
             for number, (name, (dispatcher, command)) in enumerate(VARIANTS.items()):
                 for straight_on in (True, False):
-                    database = f"b{round_}_{number}_{int(straight_on)}"
-                    with psycopg.connect(f"{postgresql.url}postgres", autocommit=True) as connection:
-                        connection.execute(f"CREATE DATABASE {database}".encode())
-                    environment = {
-                        **os.environ,
-                        "DJANGO_SETTINGS_MODULE": "benchmarks.dispatcher_settings",
-                        "GENEVA_BENCH_URL": postgresql.url + database,
-                        "GENEVA_BENCH_REDIS": redis.url,
-                        "GENEVA_BENCH_SETTINGS": json.dumps(
-                            {"DISPATCHER": dispatcher, "STRAIGHT_ON": straight_on}
-                        ),
-                        "C_FORCE_ROOT": "1",
-                        "PYTHONPATH": os.pathsep.join(
-                            filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")])
-                        ),
-                    }
-                    _call(["-m", "django", "migrate", "--run-syncdb", "-v", "0"], environment)
+                    environment = create_database(
+                        f"{postgresql.url}postgres",
+                        f"b{round_}_{number}_{int(straight_on)}",
+                        {"DISPATCHER": dispatcher, "STRAIGHT_ON": straight_on},
+                        settings_module="benchmarks.dispatcher_settings",
+                        variables={
+                            "GENEVA_BENCH_REDIS": redis.url,
+                            "C_FORCE_ROOT": "1",
+                            "PYTHONPATH": os.pathsep.join(
+                                filter(
+                                    None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]
+                                )
+                            ),
+                        },
+                    )
                     # The latency of a start is the same either way.
                     wanted = ["--workflows", str(workflows), "--starts", str(starts if straight_on else 0)]
-                    told = _call(
-                        ["-m", "benchmarks.dispatchers", "--child", json.dumps(command), *wanted], environment
+                    told = in_child(
+                        "benchmarks.dispatchers", environment, "--child", json.dumps(command), *wanted
                     )
                     key = name if straight_on else f"{name}, not straight on"
-                    results.setdefault(key, []).append(json.loads(told.splitlines()[-1]))
+                    results.setdefault(key, []).append(told)
             print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
     return results
 
 
-def _call(arguments: list[str], environment: dict[str, str]) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return done.stdout
-
-
 def main() -> None:
     """Parse, run, print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--workflows", type=int, default=200, help="Of five steps each. Default: 200.")
-    parser.add_argument("--starts", type=int, default=100, help="One by one, for the latency. Default: 100.")
-    parser.add_argument("--repeat", type=int, default=3, help="Rounds; the median is shown. Default: 3.")
-    parser.add_argument("--json", action="store_true", help="Print every round as JSON.")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--workflows", type=int, default=200, help="Of five steps each. Default: 200.")
+    arguments.add_argument(
+        "--starts", type=int, default=100, help="One by one, for the latency. Default: 100."
+    )
+    options = arguments.parse_args()
     if options.child:
         print(json.dumps(child(json.loads(options.child), options.workflows, options.starts)))
         return

@@ -5,15 +5,14 @@ its default durability, and removes it. Variants are interleaved, so that their 
 machine's speed drifts; figures from different runs do not compare.
 
 Statements and commits are the server's own count (``pg_stat_statements``, ``pg_stat_database``) of what the
-worker's process did between two looks: its polling, heartbeat and housekeeping are in it.
+worker's process did between two looks: its polling, heartbeat and housekeeping are in it. "Prepared" is with
+``server_side_binding`` and ``prepare_threshold`` in the connection's ``OPTIONS``, as psycopg alone does by itself.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -22,16 +21,22 @@ from uuid import uuid4
 
 import psycopg
 
+from benchmarks.comparing import FLOOR, Results, create_database, in_child, parser, print_table
 from tests.servers.binaries import start_postgresql
 
 STEPS = 5
 
-# name -> (workflow class, settings). Each is run by one worker with one thread.
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "straight on, no hero": ("Noop", {}),
-    "straight on, hero": ("NoopForHero", {}),
-    "not straight on, no hero": ("Noop", {"STRAIGHT_ON": False}),
-    "not straight on, hero": ("NoopForHero", {"STRAIGHT_ON": False}),
+PREPARED = {"server_side_binding": True, "prepare_threshold": 5}
+
+# name -> (workflow class, settings, the connection's options). Each is run by one worker with one thread.
+VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "straight on, no hero": ("Noop", {}, {}),
+    "straight on, no hero, prepared": ("Noop", {}, PREPARED),
+    "straight on, hero": ("NoopForHero", {}, {}),
+    "straight on, hero, prepared": ("NoopForHero", {}, PREPARED),
+    "not straight on, no hero": ("Noop", {"STRAIGHT_ON": False}, {}),
+    "not straight on, hero": ("NoopForHero", {"STRAIGHT_ON": False}, {}),
+    "not straight on, hero, prepared": ("NoopForHero", {"STRAIGHT_ON": False}, PREPARED),
 }
 
 
@@ -40,16 +45,12 @@ def child(kind: str, workflows: int) -> dict[str, Any]:
     import django
 
     django.setup()
-    from django.core.management import call_command
     from django.db import connection
 
     from benchmarks.app import workflows as classes
     from benchmarks.app.models import Thing
     from geneva_drive.worker import Worker
 
-    if kind == "migrate":
-        call_command("migrate", run_syncdb=True, verbosity=0)
-        return {}
     cls = getattr(classes, kind)
     if cls._geneva.may_proceed_without_hero:
         for _ in range(workflows):
@@ -184,48 +185,27 @@ def bare(url: str, workflows: int) -> dict[str, Any]:
     return {"steps_s": steps / seconds, "cpu": (time.process_time() - cpu) / seconds}
 
 
-def run(workflows: int, repeat: int) -> dict[str, list[dict[str, Any]]]:
+def run(workflows: int, repeat: int) -> Results:
     """Every variant and the floor, interleaved; each on tables of its own."""
     server = start_postgresql(options=("shared_preload_libraries=pg_stat_statements",))
-    results: dict[str, list[dict[str, Any]]] = {}
+    results: Results = {}
+    arguments = ("--workflows", str(workflows))
     try:
         admin = f"{server.url}postgres"
         with psycopg.connect(admin, autocommit=True) as connection:
             connection.execute("CREATE EXTENSION pg_stat_statements")
         for round_ in range(repeat):
-            for number, (name, (kind, settings)) in enumerate(VARIANTS.items()):
-                environment = _database(admin, f"variant_{number}_{round_}", settings)
-                results.setdefault(name, []).append(_in_child(environment, kind, workflows))
-            environment = _database(admin, f"floor_{round_}", {})
+            for number, (name, (kind, settings, options)) in enumerate(VARIANTS.items()):
+                environment = create_database(admin, f"variant_{number}_{round_}", settings, options=options)
+                found = in_child("benchmarks.engine", environment, "--child", kind, *arguments)
+                results.setdefault(name, []).append(found)
+            environment = create_database(admin, f"floor_{round_}", {})
             _queue(environment, workflows)
-            results.setdefault("bare psycopg", []).append(bare(environment["GENEVA_BENCH_URL"], workflows))
+            results.setdefault(FLOOR, []).append(bare(environment["GENEVA_BENCH_URL"], workflows))
             print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
     finally:
         server.stop()
     return results
-
-
-def _database(admin: str, name: str, settings: dict[str, Any]) -> dict[str, str]:
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    environment = {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "benchmarks.settings",
-        "GENEVA_BENCH_URL": admin.removesuffix("postgres") + name,
-        "GENEVA_BENCH_ADMIN": admin,
-        "GENEVA_BENCH_SETTINGS": json.dumps(settings),
-    }
-    _in_child(environment, "migrate", 0)
-    return environment
-
-
-def _in_child(environment: dict[str, str], kind: str, workflows: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.engine", "--child", kind, "--workflows", str(workflows)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
 def _queue(environment: dict[str, str], workflows: int) -> None:
@@ -238,31 +218,18 @@ def _queue(environment: dict[str, str], workflows: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--workflows", type=int, default=400, help="Of five steps each. Default: 400.")
-    parser.add_argument("--repeat", type=int, default=3, help="Rounds; the median is shown. Default: 3.")
-    parser.add_argument("--json", action="store_true", help="Print every round as JSON.")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        print(json.dumps(child(options.child, options.workflows)))
+    options = parser(__doc__)
+    options.add_argument("--workflows", type=int, default=400, help="Of five steps each. Default: 400.")
+    arguments = options.parse_args()
+    if arguments.child:
+        print(json.dumps(child(arguments.child, arguments.workflows)))
         return
-    results = run(options.workflows, options.repeat)
-    if options.json:
+    results = run(arguments.workflows, arguments.repeat)
+    if arguments.json:
         print(json.dumps(results))
         return
-    floor = statistics.median(each["steps_s"] for each in results["bare psycopg"])
     columns = ("steps_s", "cpu", "statements", "round_trips", "commits", "syncs")
-    print(f"{'per step':28}" + "".join(f"{name:>12}" for name in columns) + f"{'of the floor':>14}")
-    for name, rounds in results.items():
-        values = [
-            f"{statistics.median(each[column] for each in rounds):12.2f}"
-            if column in rounds[0]
-            else f"{'':12}"
-            for column in columns
-        ]
-        share = statistics.median(each["steps_s"] for each in rounds) / floor
-        print(f"{name:28}" + "".join(values) + f"{share:13.0%}")
+    print_table(results, "steps_s", dict.fromkeys(columns, ".2f"), "per step")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ GENEVA_TEST_<DATABASE>_URL     address of that server: ``scheme://user:password@
 GENEVA_TEST_NAME               stem of the test databases' names; default: one of its own for each run
 GENEVA_TEST_NAMES              JSON, alias to name: existing databases, for processes that a test starts
 GENEVA_TEST_ISOLATION          isolation level on MySQL and MariaDB; default: Django's
+GENEVA_TEST_PREPARED           ``1``: on PostgreSQL, parameters bound by the server, statements prepared
 GENEVA_TEST_USE_TZ             ``1`` (default) or ``0``
 GENEVA_TEST_SETTINGS           JSON: the dict ``GENEVA_DRIVE``
 =============================  =======================================================================

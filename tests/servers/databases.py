@@ -96,6 +96,8 @@ def _server(environ: MutableMapping[str, str], database: str, stem: str) -> dict
         "PASSWORD": unquote(url.password or ""),
         "TEST": {"NAME": f"test_{stem}"},
     }
+    if database == "postgresql" and environ.get("GENEVA_TEST_PREPARED") == "1":
+        described["OPTIONS"] = {"server_side_binding": True, "prepare_threshold": 5}
     if database != "postgresql":
         described["TEST"]["CHARSET"] = "utf8mb4"
         if isolation := environ.get("GENEVA_TEST_ISOLATION"):
