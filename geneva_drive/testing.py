@@ -18,7 +18,7 @@ from django.db import router
 from geneva_drive import clock
 from geneva_drive.definition.matchers import describe
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
-from geneva_drive.execution import executor
+from geneva_drive.execution import executor, points
 from geneva_drive.execution.runner import Runner
 from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.models.step_execution import StepExecution
@@ -244,14 +244,14 @@ def crash_at(point: str) -> Iterator[None]:
         if reached == point:
             raise ProcessKilled(point)
 
-    before = executor.at_point
-    executor.at_point = die
+    before = points.at_point
+    points.at_point = die
     try:
         yield
     except ProcessKilled:
         return
     finally:
-        executor.at_point = before
+        points.at_point = before
     raise AssertionError(f"The block did not come to the point {point!r}.")
 
 

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from geneva_drive import clock, housekeeping, step
 from geneva_drive.dispatchers import Dispatcher
 from geneva_drive.execution import recovery
-from geneva_drive.execution.executor import finalize
+from geneva_drive.execution.finalizing import finalize
 from geneva_drive.execution.performing import Ending, Performance, row_of
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import Counts, clean_up, recover, redispatch

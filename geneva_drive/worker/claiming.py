@@ -18,7 +18,7 @@ from django.db import connections, transaction
 
 from geneva_drive import clock
 from geneva_drive.events import Pending
-from geneva_drive.execution import executor
+from geneva_drive.execution import preparing
 from geneva_drive.execution.handover import Candidate, begin_at_once
 from geneva_drive.execution.performing import Performance
 from geneva_drive.execution.runner import Runner
@@ -188,13 +188,13 @@ def _prepare_in_savepoint(
     mine = Pending()
     try:
         with transaction.atomic(using=using):
-            performance = executor.prepare_locked(workflow, execution, runner, mine)
+            performance = preparing.prepare_locked(workflow, execution, runner, mine)
     except Exception as error:
         if may_pass(error, using):
             raise
         extra = about(workflow, execution)
         logger.exception("Execution %s could not be prepared.", execution_id, extra=extra)
         performance = None
-        executor.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
+        preparing.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
     pending.extend(mine)
     return performance

@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError, connections, router
 
 from geneva_drive.conf import settings
 from geneva_drive.execution import executor
+from geneva_drive.execution.giving_back import give_back
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.runner import Runner
@@ -250,7 +251,7 @@ class Worker:
             if performance is None:
                 continue
             try:
-                executor.give_back(performance)
+                give_back(performance)
             except Exception:
                 # Recovery finds it; the bodies that still run are not left alone for it.
                 extra = about(performance.as_claimed(), performance.execution)

@@ -13,7 +13,7 @@ from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import clock, step
-from geneva_drive.execution import executor, preconditions
+from geneva_drive.execution import executor, giving_back, preconditions
 from geneva_drive.execution.performing import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.models import StepExecution, Workflow
@@ -243,7 +243,7 @@ def test_what_was_not_begun_goes_back_and_is_no_crash(kind: type[Base]) -> None:
     workflow = kind.start()
     (performance,) = claim()
 
-    assert executor.give_back(performance)
+    assert giving_back.give_back(performance)
 
     row = active(workflow)
     assert (row.state, row.crashes, row.process_id, row.attempt_token) == ("scheduled", 0, None, None)
@@ -259,7 +259,7 @@ def test_giving_back_is_fenced_by_the_token(kind: type[Base]) -> None:
     workflow = kind.start()
     (performance,) = claim()
     StepExecution.objects.filter(workflow=workflow).update(attempt_token=uuid4())
-    assert not executor.give_back(performance)
+    assert not giving_back.give_back(performance)
     assert active(workflow).state == "in_progress"
 
 
@@ -269,7 +269,7 @@ def test_giving_back_honours_a_pause_and_a_cancel() -> None:
     paused.pause()
     canceled.cancel()
     for performance in performances.values():
-        executor.give_back(performance)
+        giving_back.give_back(performance)
     paused.refresh_from_db()
     assert paused.state == "paused"
     assert paused.pause_requested_at is None

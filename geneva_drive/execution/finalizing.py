@@ -1,0 +1,147 @@
+"""The last phase: write how a body ended and what follows, fenced by the token, and commit."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from django.db import DatabaseError
+
+from geneva_drive import clock
+from geneva_drive.conf import settings
+from geneva_drive.definition.decisions import CANCELED_MEANWHILE, SUCCESS, Decision, decide_flow
+from geneva_drive.events import Pending
+from geneva_drive.execution import failing, handover, points, preparing
+from geneva_drive.execution.performing import Ending, Performance
+from geneva_drive.execution.runner import Runner
+from geneva_drive.lifecycle import errors, transitions
+from geneva_drive.lifecycle.applying import apply_decision
+from geneva_drive.lifecycle.locking import alias_of, in_transaction, lock_execution, lock_workflow, may_pass
+from geneva_drive.logs import about
+from geneva_drive.models.workflow import Workflow
+from geneva_drive.states import ExecutionState, WorkflowState
+
+__all__ = ["decide", "finalize", "finalize_locked", "report_fenced", "report_unprepared"]
+
+logger = logging.getLogger("geneva_drive.executor")
+
+
+def finalize(performance: Performance, ending: Ending, runner: Runner) -> Performance | None:
+    """Write how it ended and what follows, fenced; maybe with the next one already claimed."""
+    decision = decide(performance, ending)
+    if decision is SUCCESS:
+        handed = handover.at_once(performance, runner)
+        if handed is not None:
+            return handed.following
+    # After an exception nothing is claimed: the runner may get to see it, and must not hold anything then.
+    go_on = ending.error is None and not decision.gives_way
+    try:
+        return _finalize(performance, decision, runner, go_on=go_on)
+    except DatabaseError as error:
+        if not _is_of_its_text(error, decision):
+            raise
+        # A column of fewer characters than Unicode has: better without accents than unrecorded.
+        return _finalize(performance, _in_ascii(decision), runner, go_on=go_on)
+
+
+def decide(performance: Performance, ending: Ending) -> Decision:
+    """Turn an ending into a decision. After an exception policies are asked, and handlers run."""
+    if ending.control is not None:
+        return decide_flow(ending.control)
+    if ending.error is None:
+        return SUCCESS
+    performance.failure = failing.judge(performance, ending.error)
+    return performance.failure.decision
+
+
+def _is_of_its_text(error: Exception, decision: Decision) -> bool:
+    return (
+        decision.error is not None and isinstance(error, DatabaseError) and errors.is_encoding_problem(error)
+    )
+
+
+def _in_ascii(decision: Decision) -> Decision:
+    assert decision.error is not None
+    return replace(decision, error=errors.ascii_only(decision.error))
+
+
+def _finalize(
+    performance: Performance, decision: Decision, runner: Runner, *, go_on: bool
+) -> Performance | None:
+    using = alias_of(performance.execution)
+    pending = Pending()
+
+    def work(go_on: bool = go_on) -> Performance | None:
+        pending.clear()
+        following, fenced = finalize_locked(performance, decision, runner, pending, go_on=go_on)
+        if fenced:
+            report_fenced(performance, pending)
+        points.reach("finalizing")
+        return following
+
+    try:
+        # A body that is done waits for a server that restarts: what is not recorded would run again.
+        following = in_transaction(using, work, patience=settings.LEASE)
+    except Exception as error:
+        if may_pass(error, using) or _is_of_its_text(error, decision):
+            raise
+        # What follows could not be prepared here; the step that is done must be recorded all the same.
+        report_unprepared(performance)
+        following = in_transaction(using, lambda: work(go_on=False))
+    pending.send()
+    return following
+
+
+def finalize_locked(
+    performance: Performance, decision: Decision, runner: Runner, pending: Pending, *, go_on: bool = True
+) -> tuple[Performance | None, bool]:
+    """Inside a transaction: lock, fence, apply, and maybe prepare the next. Returns (next, fenced)."""
+    using = alias_of(performance.execution)
+    workflow = lock_workflow(Workflow, performance.workflow_pk, using)
+    execution = lock_execution(workflow, performance.execution.pk) if workflow is not None else None
+    if (
+        workflow is None
+        or execution is None
+        or execution.state != ExecutionState.IN_PROGRESS
+        or execution.attempt_token != performance.token
+    ):
+        return None, True
+    now = clock.now(using)
+    if workflow.state != WorkflowState.PERFORMING:
+        decision = _meanwhile(decision)
+    following = apply_decision(workflow, execution, decision, now=now, pending=pending)
+    if (
+        following is not None
+        and go_on
+        and preparing.may_go_on(workflow, following, execution.queue, runner, now)
+    ):
+        return preparing.advance(workflow, following, runner, now, pending, handed_over=True), False
+    preparing.leave(workflow, following)
+    return None, False
+
+
+def _meanwhile(decision: Decision) -> Decision:
+    """The workflow was canceled while the body ran: how the body ended is kept as a note."""
+    return replace(
+        CANCELED_MEANWHILE, error=decision.error, notes={**decision.notes, "ended_as": decision.state}
+    )
+
+
+def report_unprepared(performance: Performance) -> None:
+    """Log the exception that is being handled."""
+    logger.exception(
+        "What follows execution %s could not be prepared.",
+        performance.execution.pk,
+        extra=about(performance.as_claimed(), performance.execution),
+    )
+
+
+def report_fenced(performance: Performance, pending: Pending) -> None:
+    logger.warning(
+        "Execution %s of workflow %s (%s) was moved while its body ran; its end is not recorded.",
+        performance.execution.pk,
+        performance.workflow_pk,
+        performance.execution.step_name,
+        extra=about(performance.as_claimed(), performance.execution),
+    )
+    transitions.finalized(performance.workflow, performance.execution, pending, fenced=True)
