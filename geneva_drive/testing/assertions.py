@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geneva_drive.definition.matchers import describe
+from geneva_drive.models.querysets import StepExecutionQuerySet
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState
@@ -23,8 +24,7 @@ def assert_state(workflow: Workflow, state: str) -> None:
 
 def assert_step(workflow: Workflow, name: str, state: str, outcome: str | None = None) -> StepExecution:
     """Assert how the latest execution of a step stands; return it."""
-    latest = _executions(workflow).filter(step_name=name).order_by("-pk")
-    execution: StepExecution | None = latest.first()
+    execution = _executions(workflow).filter(step_name=name).latest_first().first()
     if execution is None:
         raise AssertionError(
             f"{workflow} has no execution of {name!r}. Its executions:\n{_history(workflow)}"
@@ -48,7 +48,7 @@ def assert_cursor(workflow: Workflow, cursor: Any, *, iterations: int | None = N
     cursor
         As the loop set it. None: it has not begun.
     """
-    execution: StepExecution | None = _executions(workflow).latest_first().first()
+    execution = _executions(workflow).latest_first().first()
     if execution is None:
         raise AssertionError(f"{workflow} has no execution.")
     if execution.cursor != cursor:
@@ -73,7 +73,7 @@ def assert_waiting_for(workflow: Workflow, name: str) -> StepExecution:
         The signal's name, or for an own matcher what its ``str()`` says, or the name of its class.
     """
     workflow.refresh_from_db()
-    execution: StepExecution | None = _executions(workflow).filter(active_workflow=workflow.pk).first()
+    execution = _executions(workflow).filter(active_workflow=workflow.pk).first()
     if execution is None or execution.state != ExecutionState.WAITING:
         raise AssertionError(
             f"{workflow} is {workflow.state} and waits for no signal. Its executions:\n{_history(workflow)}"
@@ -88,12 +88,12 @@ def assert_waiting_for(workflow: Workflow, name: str) -> StepExecution:
     return execution
 
 
-def _executions(workflow: Workflow) -> Any:
+def _executions(workflow: Workflow) -> StepExecutionQuerySet[StepExecution]:
     return StepExecution.objects.using(workflow._state.db).filter(workflow_id=workflow.pk)
 
 
 def _history(workflow: Workflow) -> str:
-    rows = _executions(workflow).order_by("pk")
+    rows = _executions(workflow).latest_first().reverse()
     return "\n".join(
         f"  {row.step_name}: {row.state}/{row.outcome}"
         + (f" {row.error_message}" if row.error_message else "")
