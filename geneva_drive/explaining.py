@@ -183,7 +183,7 @@ class _Explanation:
             # Nothing has stopped it: what comes next is held back by somebody's pause.
             return None
         rows = self.workflow.executions.db_manager(self.using).filter(finished_at__isnull=False)
-        latest: StepExecution | None = rows.order_by("-pk").first()
+        latest: StepExecution | None = rows.latest_first().first()
         return latest if latest is not None and latest.outcome in _STOPPING else None
 
     def _action(self, action: str) -> OperatorAction | None:

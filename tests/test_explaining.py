@@ -15,6 +15,7 @@ from geneva_drive.conf import settings as geneva
 from geneva_drive.dispatchers import Dispatcher
 from geneva_drive.housekeeping import recover
 from geneva_drive.models import Process
+from geneva_drive.models.querysets import StepExecutionQuerySet
 from geneva_drive.reports import explain
 from geneva_drive.testing import crash_at, run_next_step, run_to_end, travel
 
@@ -306,6 +307,18 @@ def test_paused_by_an_error_after_somebody_had_resumed_it() -> None:
     says(
         workflow, r"It was paused at TIME since its step 'ship' failed with builtins\.KeyError: 'no stock'\."
     )
+
+
+def test_paused_by_the_latest_error_whatever_the_order_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    raises(KeyError("the first"))
+    workflow = run_next_step(Explained.start(), raise_errors=False).resume()
+    raises(KeyError("the second"))
+    run_next_step(workflow, raise_errors=False)
+    says(workflow, r".* 'the second'\.")
+
+    # As if the keys had come in the other order: those of hosts whose clocks differ may.
+    monkeypatch.setattr(StepExecutionQuerySet, "latest_first", lambda rows: rows.order_by("pk"))
+    says(workflow, r".* 'the first'\.")
 
 
 def test_paused_by_an_error_of_many_lines() -> None:

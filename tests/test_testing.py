@@ -18,6 +18,7 @@ from django.utils import timezone
 from geneva_drive import InvalidStateError, StepExecution, StepNotDefinedError, Workflow, clock, step, testing
 from geneva_drive.housekeeping import recover
 from geneva_drive.models.process import Process
+from geneva_drive.models.querysets import StepExecutionQuerySet
 from tests.execution.support import Free, active, history, own_classes_forgotten, trace
 from tests.testapp.models import Effect, Order
 
@@ -303,6 +304,19 @@ def test_assert_state_and_assert_step_look_at_the_database() -> None:
     testing.assert_state(stale, "paused")
     assert stale.state == "paused"
     assert testing.assert_step(stale, "two", "scheduled").step_name == "two"
+
+
+def test_keys_of_hosts_whose_clocks_differ_do_not_mix_up_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    workflow = testing.run_next_step(Breaks.start(), raise_errors=False)
+    workflow.resume()
+    testing.assert_step(workflow, "breaks", "scheduled")
+
+    # As if the keys had come in the other order.
+    monkeypatch.setattr(StepExecutionQuerySet, "latest_first", lambda rows: rows.order_by("pk"))
+
+    testing.assert_step(workflow, "breaks", "failed")
+    with pytest.raises(AssertionError, match=r"breaks: scheduled/None\n  breaks: failed/failed"):
+        testing.assert_state(workflow, "finished")
 
 
 PROJECT_TEST = """

@@ -15,7 +15,7 @@ from geneva_drive.states import ExecutionState, Outcome, SignalState, WorkflowSt
 
 if TYPE_CHECKING:
     from geneva_drive.definition.collection import StepCollection
-    from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.definition.step_definition import StepDefinition
     from geneva_drive.models.workflow import Workflow
 
 __all__ = ["choices"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from geneva_drive.definition.blueprint import Place
 from geneva_drive.definition.declarations import DECLARED
-from geneva_drive.definition.steps import DeclaredStep
+from geneva_drive.definition.declared_step import DeclaredStep
 
 __all__ = ["ClassBody"]
 

@@ -10,11 +10,12 @@ from geneva_drive.definition.blueprint import Blueprint, Place
 from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.conditions import Condition, DeclaredCondition
 from geneva_drive.definition.declarations import Declaration, declarations_in, without_declarations
+from geneva_drive.definition.declared_step import DeclaredStep
 from geneva_drive.definition.defining import define_condition, define_step
 from geneva_drive.definition.order import put_in_order
 from geneva_drive.definition.policies import DeclaredHandler, DeclaredPolicies, Policy
 from geneva_drive.definition.policy_checks import checked_class_policies, checked_handler
-from geneva_drive.definition.steps import DeclaredStep, StepDefinition
+from geneva_drive.definition.step_definition import StepDefinition
 
 __all__ = ["LONGEST_STEP_NAME", "Collected", "collect"]
 

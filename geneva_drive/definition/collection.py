@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from geneva_drive.definition.steps import StepDefinition
+from geneva_drive.definition.step_definition import StepDefinition
 from geneva_drive.exceptions import StepNotDefinedError
 
 __all__ = ["StepCollection"]

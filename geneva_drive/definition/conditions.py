@@ -13,11 +13,11 @@ from typing import Any, TypeVar, overload
 from asgiref.sync import iscoroutinefunction
 
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Location, Place, caller_location
+from geneva_drive.definition.declared_step import DeclaredStep
 from geneva_drive.definition.functions import (
     problem_with_function,
     problem_with_signature,
 )
-from geneva_drive.definition.steps import DeclaredStep
 
 __all__ = ["Condition", "DeclaredCondition", "cancel_if", "checked_condition"]
 

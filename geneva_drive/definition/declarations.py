@@ -10,9 +10,9 @@ from typing import Any
 
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.conditions import DeclaredCondition
+from geneva_drive.definition.declared_step import DeclaredStep
 from geneva_drive.definition.durations import checked_duration
 from geneva_drive.definition.policies import DeclaredHandler, DeclaredPolicies
-from geneva_drive.definition.steps import DeclaredStep
 
 __all__ = ["DECLARED", "Declaration", "declarations_in", "without_declarations"]
 

@@ -9,9 +9,10 @@ from asgiref.sync import iscoroutinefunction
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.conditions import Condition, DeclaredCondition, checked_condition
 from geneva_drive.definition.declarations import DECLARED, Declaration
+from geneva_drive.definition.declared_step import DeclaredStep
 from geneva_drive.definition.functions import problem_with_function
+from geneva_drive.definition.step_definition import StepDefinition
 from geneva_drive.definition.step_options import checked_step_options
-from geneva_drive.definition.steps import DeclaredStep, StepDefinition
 
 __all__ = ["define_condition", "define_step"]
 

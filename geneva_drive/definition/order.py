@@ -7,7 +7,7 @@ from typing import Any
 
 from geneva_drive.definition.blueprint import Place
 from geneva_drive.definition.declarations import Declaration
-from geneva_drive.definition.steps import DeclaredStep
+from geneva_drive.definition.declared_step import DeclaredStep
 
 __all__ = ["put_in_order"]
 

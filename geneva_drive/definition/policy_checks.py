@@ -12,6 +12,7 @@ from asgiref.sync import iscoroutinefunction
 from geneva_drive.definition.backoff import BACKOFFS
 from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.conditions import DeclaredCondition
+from geneva_drive.definition.declared_step import DeclaredStep
 from geneva_drive.definition.durations import checked_duration
 from geneva_drive.definition.functions import problem_with_function, problem_with_signature
 from geneva_drive.definition.policies import (
@@ -23,7 +24,6 @@ from geneva_drive.definition.policies import (
     PolicyAction,
     Report,
 )
-from geneva_drive.definition.steps import DeclaredStep
 
 __all__ = ["checked_class_policies", "checked_handler", "checked_policy", "checked_step_policies"]
 

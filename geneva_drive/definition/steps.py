@@ -7,19 +7,17 @@ name are known; an error that came up earlier could not name them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from geneva_drive.definition.blueprint import MISSING, Location, caller_location
-from geneva_drive.definition.policies import Action, ExceptionPolicy, Policy
-
-if TYPE_CHECKING:
-    from geneva_drive.definition.conditions import Condition
-    from geneva_drive.definition.matchers import Matcher
+from geneva_drive.definition.conditions import Test
+from geneva_drive.definition.declared_step import DeclaredStep, PendingStep, location_of
+from geneva_drive.definition.matchers import Matcher
+from geneva_drive.definition.policies import Action, ExceptionPolicy
+from geneva_drive.definition.step_definition import OnCrash, OnTimeout, StepDefinition
 
 __all__ = [
-    "DeclaredStep",
     "ResumableOptions",
     "ResumableSeriesOptions",
     "ResumableStepDecorator",
@@ -33,102 +31,14 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-Test = Callable[[Any], object] | str | bool
-OnCrash = Literal["reattempt", "pause", "cancel"]
 OnException = Action | ExceptionPolicy | Sequence[Action | ExceptionPolicy]
-OnTimeout = Literal["skip", "cancel", "pause"]
-
-
-@dataclass(frozen=True, slots=True)
-class StepDefinition:
-    """One step of a workflow class, checked.
-
-    Attributes
-    ----------
-    name
-        What rows remember.
-    function
-        The attribute of the workflow that is called. It is looked up on the instance, so that a subclass
-        may redefine the plain method and keep the rest. None for a gravestone.
-    wait
-        The time from scheduling to due, from zero.
-    skip_if
-        The step is passed over when this holds. ``run_if`` is kept here, negated. None: never.
-    wait_for
-        What says which signals the step needs one of. None: it needs none.
-    timeout
-        How long it may stand parked for its signal. None: as long as it takes.
-    on_timeout
-        What follows then. None: what the policies say of a ``SignalWaitTimeout``, else a pause.
-    atomic
-        Whether body and completion share one transaction.
-    before, after
-        The step that this one was placed next to, as it was written.
-    formerly
-        Older names of this step, which rows may still have.
-    queue, priority
-        None when the step leaves them to the workflow and the settings.
-    options
-        The job options that the step itself gives, for `options.merge`: queue, priority, wait.
-    on_crash
-        What recovery does with it. None: what the setting says.
-    policies
-        What `on_exception` says, in its order.
-    removed
-        A gravestone.
-    resumable
-        Whether the body receives an iteration with a cursor.
-    max_iterations, max_runtime
-        After so many items, or so long, one execution gives way to the next. None: no limit.
-    checkpoint_every
-        The cursor is written after so many items, or when it was last written so long ago.
-    location
-        The file and line that declare it.
-    """
-
-    name: str
-    function: str | None = None
-    wait: timedelta = timedelta(0)
-    skip_if: Condition | None = None
-    wait_for: Matcher | None = field(default=None, hash=False)
-    timeout: timedelta | None = None
-    on_timeout: OnTimeout | None = None
-    atomic: bool = False
-    before: str | None = None
-    after: str | None = None
-    formerly: tuple[str, ...] = ()
-    queue: str | None = None
-    priority: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    on_crash: OnCrash | None = None
-    policies: tuple[Policy, ...] = ()
-    removed: bool = False
-    is_async: bool = False
-    resumable: bool = False
-    max_iterations: int | None = None
-    max_runtime: timedelta | None = None
-    checkpoint_every: int | timedelta = 1
-    location: Location | None = None
-
-    @property
-    def is_removed(self) -> bool:
-        return self.removed
-
-    @property
-    def is_runnable(self) -> bool:
-        return not self.removed
-
-    @property
-    def conditional(self) -> bool:
-        """Whether something has to be asked before the step can run."""
-        return self.skip_if is not None or self.wait_for is not None
 
 
 class SeriesOptions(TypedDict, total=False):
     """The options that steps of a series share. None means the default, for each."""
 
-    skip_if: Test | None
-    run_if: Test | None
+    skip_if: Test | str | bool | None
+    run_if: Test | str | bool | None
     wait_for: str | Matcher | None
     timeout: timedelta | None
     on_timeout: OnTimeout | None
@@ -158,70 +68,6 @@ class ResumableSeriesOptions(SeriesOptions, total=False):
 
 class ResumableOptions(StepOptions, ResumableSeriesOptions, total=False):
     """The options of one resumable step."""
-
-
-class DeclaredStep:
-    """What stands in a class body until the metaclass has read it.
-
-    Attributes
-    ----------
-    function
-        The step's code; MISSING for a gravestone, and for a decorator that decorates nothing.
-    waits
-        For a series, what was given as waits; else MISSING.
-    arguments
-        Positional arguments that should not be there.
-    """
-
-    __slots__ = ("arguments", "function", "location", "options", "removed", "resumable", "waits")
-
-    def __init__(
-        self,
-        function: Any,
-        options: Mapping[str, Any],
-        location: Location,
-        *,
-        arguments: tuple[Any, ...] = (),
-        waits: Any = MISSING,
-        removed: bool = False,
-        resumable: bool = False,
-    ) -> None:
-        self.function = function
-        self.options = dict(options)
-        self.location = location
-        self.arguments = arguments
-        self.waits = waits
-        self.removed = removed
-        self.resumable = resumable
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        # Decorators ask whether what they are given is callable, and this one must not look like an option.
-        return self.function(*arguments, **named)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        # Only a plain mixin still has this object in its body; its method stays callable.
-        return self.function.__get__(instance, owner) if hasattr(self.function, "__get__") else self
-
-
-class _Pending(DeclaredStep):
-    """``@step(…)`` before it got its function. Left in a class body, it is a mistake."""
-
-    __slots__ = ()
-
-    def __call__(self, function: Any = MISSING, *arguments: Any, **named: Any) -> DeclaredStep:
-        location = _location_of(function) or self.location
-        return DeclaredStep(
-            function,
-            {**self.options, **named},
-            location,
-            arguments=(*self.arguments, *arguments),
-            resumable=self.resumable,
-        )
-
-
-def _location_of(function: Any) -> Location | None:
-    code = getattr(function, "__code__", None)
-    return None if code is None else Location(code.co_filename, code.co_firstlineno)
 
 
 class StepDecorator:
@@ -354,8 +200,8 @@ def _declared(
 ) -> DeclaredStep:
     if len(arguments) == 1 and not isinstance(arguments[0], str):
         function = arguments[0]
-        return DeclaredStep(function, options, _location_of(function) or location, resumable=resumable)
-    return _Pending(MISSING, options, location, arguments=arguments, resumable=resumable)
+        return DeclaredStep(function, options, location_of(function) or location, resumable=resumable)
+    return PendingStep(MISSING, options, location, arguments=arguments, resumable=resumable)
 
 
 step: StepDecorator = StepDecorator()

@@ -31,7 +31,7 @@ class StepContext(Protocol):
 
 
 class InStep:
-    """Flow control and context; ``pause``, ``skip`` and ``cancel`` live with the controls of the same name."""
+    """Flow control and context; ``pause``, ``skip`` and ``cancel`` live with the verbs of the same name."""
 
     _step: StepContext | None = None
     _start_at: datetime | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from django.contrib.contenttypes.models import ContentType
@@ -10,7 +9,8 @@ from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.lifecycle import controls, signaling, starting
+from geneva_drive.lifecycle import starting
+from geneva_drive.models.by_hand import ByHand
 from geneva_drive.models.fields import (
     HeroKeyField,
     IdentifierField,
@@ -20,7 +20,6 @@ from geneva_drive.models.fields import (
     primary_key,
 )
 from geneva_drive.models.heroes import HeroForeignKey, check_hero, hero_label
-from geneva_drive.models.in_step import InStep
 from geneva_drive.models.metaclass import WorkflowMeta
 from geneva_drive.models.querysets import WorkflowManager
 from geneva_drive.models.registry import registry
@@ -31,22 +30,18 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime
 
-    from django.contrib.auth.models import AbstractBaseUser
     from django.db.models.base import ModelBase
 
     from geneva_drive.definition.class_definition import ClassDefinition
     from geneva_drive.definition.collection import StepCollection
-    from geneva_drive.models.signal import Signal
     from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["Workflow"]
 
-logger = logging.getLogger("geneva_drive.workflow")
-
 _SAVEABLE = frozenset({"metadata", "job_options", "updated_at"})
 
 
-class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
+class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
     """Derive from it, declare steps in order, start it for a model instance.
 
     Subclasses are hidden proxies: they share this table and need no migration. A row comes back as an
@@ -244,132 +239,12 @@ class Workflow(InStep, models.Model, metaclass=WorkflowMeta):
 
     save.alters_data = True  # type: ignore[attr-defined]
 
-    # -- by hand
-
-    def pause(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """Stop after the step in flight, or now. Inside a step: end it and pause.
-
-        Raises
-        ------
-        InvalidStateError
-            The workflow is not ready or performing.
-        """
-        if self._step is not None:
-            self._step.leave("pause", reason=reason)
-        controls.pause(self, by=by, reason=reason)
-        return self
-
-    def resume(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """Go on: with what was scheduled, or with a new attempt at the step pointed at.
-
-        Raises
-        ------
-        InvalidStateError
-            The workflow is neither paused nor asked to pause.
-        StepNotDefinedError
-            The step is not defined in this code; the workflow stays paused.
-        """
-        controls.resume(self, by=by, reason=reason)
-        return self
-
-    def resume_at(self, step: str, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """Go on from ``step``, now, whatever was scheduled. Deliberately a person's decision.
-
-        Raises
-        ------
-        InvalidStateError
-            The workflow is not paused.
-        StepNotDefinedError
-            The step is not defined, or is a gravestone; the workflow stays paused.
-        """
-        controls.resume_at(self, step, by=by, reason=reason)
-        return self
-
-    def skip(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """Pass over the step that is scheduled or pointed at. Inside a step: end it as skipped.
-
-        Raises
-        ------
-        InvalidStateError
-            The workflow is neither ready nor paused.
-        StepNotDefinedError
-            The step is not defined in this code; nothing changes.
-        """
-        if self._step is not None:
-            self._step.leave("skip", reason=reason)
-        controls.skip(self, by=by, reason=reason)
-        return self
-
-    def cancel(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """End it. A step in flight finishes and is recorded as canceled; nothing follows.
-
-        The hero's slot is free at once, also while the old body still runs.
-
-        Raises
-        ------
-        InvalidStateError
-            The workflow is finished or canceled.
-        """
-        if self._step is not None:
-            self._step.leave("cancel", reason=reason)
-        controls.cancel(self, by=by, reason=reason)
-        return self
-
-    def signal(self, name: str, payload: Any = None, *, idempotency_key: str | None = None) -> Signal:
-        """Tell the workflow of an event, in the caller's transaction: it happens if that commits.
-
-        A step that waits for it is scheduled for now; otherwise the signal is kept until a step waits for it.
-
-        Parameters
-        ----------
-        name
-            What steps say in ``wait_for``.
-        payload
-            Any storable value, of at most ``MAX_PAYLOAD_BYTES`` of JSON.
-        idempotency_key
-            The same name and key again change nothing: use the event's id where events may come twice.
-
-        Returns
-        -------
-        Signal
-            The new row, or the first one under that key, with ``duplicate`` set.
-
-        Raises
-        ------
-        WorkflowNotOngoing
-            It is finished, canceled or gone, and has no signal under that key.
-        InvalidSignalError, PayloadError
-            The name, the key or the payload cannot be stored.
-        InvalidStateError
-            Called in a condition or a matcher.
-        """
-        if self._step is not None and self._step.only_reads:
-            raise InvalidStateError(
-                f"{self}: signal() was called in a condition or a matcher. They only look."
-            )
-        return signaling.send(self, name, payload, idempotency_key=idempotency_key)
-
-    signal.alters_data = True  # type: ignore[attr-defined]
+    # -- looking at it
 
     @property
     def hero_label(self) -> str:
         """``app.model key`` of the hero, without a query for it, or "" for a workflow without one."""
         return hero_label(self)
-
-    def reschedule(
-        self, at: datetime | None = None, *, by: AbstractBaseUser | str | None = None, reason: str = ""
-    ) -> Self:
-        """Move the scheduled step in time: to ``at``, or to now.
-
-        On a paused workflow the step keeps its new time and runs after ``resume()``.
-
-        Raises
-        ------
-        InvalidStateError
-            No step is scheduled.
-        """
-        controls.reschedule(self, at, by=by, reason=reason)
-        return self
 
     @property
     def hero_given(self) -> models.Model | None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geneva_drive.definition.collection import StepCollection
-from geneva_drive.definition.steps import StepDefinition
+from geneva_drive.definition.step_definition import StepDefinition
 from geneva_drive.exceptions import StepNotDefinedError
 
 STEPS = StepCollection(
