@@ -51,7 +51,7 @@ def _trace(locked: Workflow) -> dict[str, str] | None:
     if not tracing.is_on():
         return None
     rows = locked.executions.db_manager(alias_of(locked)).only("metadata", "workflow_id")
-    latest = rows.order_by("-pk").first()
+    latest = rows.latest_first().first()
     return latest.trace if latest is not None else None
 
 
