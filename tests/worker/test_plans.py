@@ -16,7 +16,8 @@ from geneva_drive import clock, housekeeping
 from geneva_drive.conf import settings
 from geneva_drive.execution.runner import Runner
 from geneva_drive.figures import figures
-from geneva_drive.lifecycle import locking, starting
+from geneva_drive.lifecycle import locking
+from geneva_drive.lifecycle.starting.slot import find_ongoing
 from geneva_drive.models import Process, StepExecution, Workflow
 from geneva_drive.testing import travel
 from geneva_drive.worker import claiming
@@ -126,7 +127,7 @@ def test_the_one_active_execution_of_a_workflow() -> None:
 
 def test_the_one_ongoing_workflow_of_a_hero() -> None:
     hero_type = ContentType.objects.get_for_model(Process)
-    found = plans(lambda: starting.find_ongoing(Chain, hero_type.pk, 7, "default"))
+    found = plans(lambda: find_ongoing(Chain, hero_type.pk, 7, "default"))
     assert found
     assert not any(plan.reads_whole(WORKFLOWS) for plan in found), "\n".join(map(str, found))
 
