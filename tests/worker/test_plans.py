@@ -16,7 +16,9 @@ from geneva_drive import clock, housekeeping
 from geneva_drive.conf import settings
 from geneva_drive.execution.runner import Runner
 from geneva_drive.figures import figures
-from geneva_drive.lifecycle import locking, starting
+from geneva_drive.housekeeping import cleaning, recovering
+from geneva_drive.lifecycle import locking
+from geneva_drive.lifecycle.starting.slot import find_ongoing
 from geneva_drive.models import Process, StepExecution, Workflow
 from geneva_drive.testing import travel
 from geneva_drive.worker import claiming
@@ -69,21 +71,21 @@ def test_the_next_page_of_what_is_due_begins_where_the_last_one_ended(
 
 def test_what_a_process_has_in_hand() -> None:
     """Recovery: of dead processes, of processes without a row, of nobody."""
-    found = plans(lambda: list(housekeeping._dead_processes("default", clock.now())), table=EXECUTIONS)
+    found = plans(lambda: list(recovering._dead_processes("default", clock.now())), table=EXECUTIONS)
     _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
     process = Process.objects.order_by("heartbeat_at").first()
     assert process is not None
-    found = plans(lambda: housekeeping._in_hand("default", Q(process_id=process.pk)))
+    found = plans(lambda: recovering._in_hand("default", Q(process_id=process.pk)))
     _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
     stuck = Q(process_id__isnull=True, started_at__lt=clock.local(clock.now() - settings.STUCK_AFTER))
-    found = plans(lambda: housekeeping._in_hand("default", stuck))
+    found = plans(lambda: recovering._in_hand("default", stuck))
     _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
-    assert len(housekeeping._in_hand("default", stuck)) == 10
+    assert len(recovering._in_hand("default", stuck)) == 10
 
 
 def test_which_processes_are_dead() -> None:
     found = plans(
-        lambda: list(housekeeping._dead_processes("default", clock.now() - timedelta(hours=1))),
+        lambda: list(recovering._dead_processes("default", clock.now() - timedelta(hours=1))),
         table=PROCESSES,
     )
     dead = [plan for plan in found if "heartbeat_at" in plan.sql and "<" in plan.sql]
@@ -94,9 +96,7 @@ def test_which_workflows_ended_before_the_retention() -> None:
     """The clean-up's scan of a batch, from where the last one ended."""
     before = clock.now() - timedelta(days=30)
     for last in (None, (clock.local(before - timedelta(days=1)), 5)):
-        found = plans(
-            partial(lambda last: list(housekeeping._ended("default", "finished", before, last)), last)
-        )
+        found = plans(partial(lambda last: list(cleaning._ended("default", "finished", before, last)), last))
         _all_use(found, "geneva_workflow_ended", table=WORKFLOWS)
 
 
@@ -126,7 +126,7 @@ def test_the_one_active_execution_of_a_workflow() -> None:
 
 def test_the_one_ongoing_workflow_of_a_hero() -> None:
     hero_type = ContentType.objects.get_for_model(Process)
-    found = plans(lambda: starting.find_ongoing(Chain, hero_type.pk, 7, "default"))
+    found = plans(lambda: find_ongoing(Chain, hero_type.pk, 7, "default"))
     assert found
     assert not any(plan.reads_whole(WORKFLOWS) for plan in found), "\n".join(map(str, found))
 

@@ -1,4 +1,4 @@
-"""Recovery, dispatching again, and the clean-up."""
+"""What dead processes have in hand is recovered, once, and nothing else is touched."""
 
 from __future__ import annotations
 
@@ -8,69 +8,20 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection, connections, transaction
-from django.db.models.signals import post_delete
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from geneva_drive import clock, housekeeping, step
-from geneva_drive.dispatchers import Dispatcher
+from geneva_drive import clock
 from geneva_drive.execution import recovery
 from geneva_drive.execution.finalizing import finalize
-from geneva_drive.execution.performing import Ending, Performance, row_of
+from geneva_drive.execution.performing import Ending
 from geneva_drive.execution.runner import Runner
-from geneva_drive.housekeeping import Counts, clean_up, recover, redispatch
-from geneva_drive.models import OperatorAction, Process, StepExecution, Workflow
-from tests.worker.support import Base, active, history
+from geneva_drive.housekeeping import Counts, recover, recovering
+from geneva_drive.models import Process, StepExecution, Workflow
+from tests.housekeeping.support import DAY, KeptPausing, KeptTwo, at_once, in_hand, process
+from tests.worker.support import active, history
 
 pytestmark = pytest.mark.django_db
-
-DAY = timedelta(days=1)
-
-
-class KeptTwo(Base):
-    @step
-    def one(self) -> None:
-        pass
-
-    @step
-    def two(self) -> None:
-        pass
-
-
-class KeptPausing(Base):
-    @step(on_crash="pause")
-    def one(self) -> None:
-        pass
-
-
-def process(*, beat: timedelta = timedelta(0)) -> Process:
-    """A process whose last beat was so long ago."""
-    moment = clock.local(clock.now() - beat)
-    return Process.objects.create(
-        hostname="here", pid=1, kind="worker", started_at=moment, heartbeat_at=moment
-    )
-
-
-def in_hand(
-    workflow: Workflow, owner: Process | None, *, since: timedelta = DAY, **columns: Any
-) -> Performance:
-    """Let ``owner`` be in the middle of the workflow's scheduled step, as it would be itself."""
-    token = uuid4()
-    row = active(workflow)
-    StepExecution.objects.filter(pk=row.pk).update(
-        state="in_progress",
-        process=owner,
-        attempt_token=token,
-        started_at=clock.local(clock.now() - since),
-        **columns,
-    )
-    Workflow.objects.filter(pk=workflow.pk).update(state="performing", current_step_name=row.step_name)
-    workflow.refresh_from_db()
-    definition = type(workflow).steps.get(row.step_name)
-    return Performance(workflow, active(workflow), definition, token, row=row_of(workflow))
-
-
-# -- recovery
 
 
 def test_a_dead_process_is_recovered_and_its_row_goes() -> None:
@@ -240,13 +191,13 @@ def test_a_list_that_has_grown_old_does_no_harm() -> None:
     ]
     Process.objects.filter(pk=revived.pk).update(heartbeat_at=clock.local(clock.now()))
     for pk, workflow_id, token in listed:
-        assert not housekeeping._recover(
+        assert not recovering._recover(
             pk,
             workflow_id,
             token,
             using="default",
             why="an old list",
-            still_dead=lambda: housekeeping._is_dead("default", revived.pk),
+            still_dead=lambda: recovering._is_dead("default", revived.pk),
         )
     assert {active(workflow).state, active(again).state} == {"in_progress"}
 
@@ -299,7 +250,7 @@ def test_two_housekeepers_and_the_late_finisher_at_once() -> None:
         for performance in performances:
             finalize(performance, Ending(), Runner(straight_on=False))
 
-    _at_once(keep_house, keep_house, finish)
+    at_once(keep_house, keep_house, finish)
 
     for performance in performances:
         rows = history(performance.workflow)
@@ -311,26 +262,6 @@ def test_two_housekeepers_and_the_late_finisher_at_once() -> None:
     assert not Process.objects.exists()
 
 
-def _at_once(*acts: Any) -> None:
-    failed: list[BaseException] = []
-
-    def guarded(act: Any) -> None:
-        try:
-            act()
-        except BaseException as error:  # noqa: BLE001 - told to the test
-            failed.append(error)
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=guarded, args=(act,)) for act in acts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert failed == []
-    assert not any(thread.is_alive() for thread in threads)
-
-
 @pytest.mark.parametrize("count", [1, 30])
 def test_fresh_rows_in_progress_cost_recovery_nothing(count: int) -> None:
     """Given many rows of live processes, the number of queries depends on the processes alone."""
@@ -340,177 +271,3 @@ def test_fresh_rows_in_progress_cost_recovery_nothing(count: int) -> None:
     with CaptureQueriesContext(connection) as captured:
         recover("default")
     assert len(captured) <= 7
-
-
-# -- dispatching again
-
-
-class Remembering(Dispatcher):
-    """Notes what it was asked to carry."""
-
-    carried: list[Any] = []
-
-    def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
-        self.carried.append(execution_id)
-        return "job"
-
-
-@pytest.fixture
-def carried(settings: Any) -> list[Any]:
-    settings.GENEVA_DRIVE = {
-        "DISPATCHER": f"{__name__}.Remembering",
-        "OVERDUE_AFTER": timedelta(minutes=15),
-    }
-    Remembering.carried.clear()
-    return Remembering.carried
-
-
-def _overdue(workflow: Workflow, *, by: timedelta, sent: timedelta | None) -> StepExecution:
-    row = active(workflow)
-    StepExecution.objects.filter(pk=row.pk).update(
-        scheduled_for=clock.local(clock.now() - by),
-        dispatched_at=None if sent is None else clock.local(clock.now() - sent),
-    )
-    return row
-
-
-def test_what_is_overdue_is_dispatched_again_as_it_is(carried: list[Any]) -> None:
-    minutes = timedelta(minutes=1)
-    never = _overdue(KeptTwo.start(), by=16 * minutes, sent=None)
-    lost = _overdue(KeptTwo.start(), by=60 * minutes, sent=60 * minutes)
-    _overdue(KeptTwo.start(), by=60 * minutes, sent=14 * minutes)
-    _overdue(KeptTwo.start(), by=14 * minutes, sent=None)
-    held = KeptTwo.start()
-    held.pause()
-    _overdue(held, by=60 * minutes, sent=None)
-    carried.clear()
-
-    assert redispatch("default").redispatched == 2
-    assert carried == [lost.pk, never.pk]
-    # Not again until as much time has passed again, and the same rows: no attempt was used.
-    assert redispatch("default").redispatched == 0
-    assert StepExecution.objects.count() == 5
-    lost.refresh_from_db()
-    assert (lost.state, lost.crashes, lost.job_id) == ("scheduled", 0, "job")
-
-
-def test_where_the_tables_are_the_queue_nothing_is_dispatched_again() -> None:
-    _overdue(KeptTwo.start(), by=DAY, sent=None)
-    assert redispatch("default").redispatched == 0
-
-
-# -- clean-up
-
-
-def ended(count: int, *, ago: timedelta, state: str = "finished") -> list[Workflow]:
-    """Workflows with two executions each that ended so long ago."""
-    workflows: list[Workflow] = [KeptTwo.start() for _ in range(count)]
-    keys = [each.pk for each in workflows]
-    for workflow in workflows:
-        first = active(workflow)
-        first.pk = None
-        StepExecution.objects.filter(workflow=workflow).update(state="completed", outcome="success")
-        first._state.adding = True
-        first.state, first.outcome = "completed", "success"
-        first.save()
-    Workflow.objects.filter(pk__in=keys).update(
-        state=state, next_step_name=None, transitioned_at=clock.local(clock.now() - ago)
-    )
-    return workflows
-
-
-def test_what_ended_before_the_retention_goes_with_its_children(settings: Any) -> None:
-    settings.GENEVA_DRIVE = {"RETENTION": 30 * DAY}
-    old = [*ended(2, ago=31 * DAY), *ended(1, ago=40 * DAY, state="canceled")]
-    young = ended(1, ago=29 * DAY)
-    ongoing = KeptTwo.start()
-    ongoing.pause(by="somebody")
-    Workflow.objects.filter(pk=ongoing.pk).update(transitioned_at=clock.local(clock.now() - 100 * DAY))
-    OperatorAction.objects.create(workflow=old[0], action="cancel", created_at=clock.local(clock.now()))
-
-    counts = clean_up("default")
-
-    assert (counts.workflows, counts.executions, counts.operator_actions) == (3, 6, 1)
-    assert set(Workflow.objects.values_list("pk", flat=True)) == {young[0].pk, ongoing.pk}
-    assert StepExecution.objects.count() == 3
-    assert clean_up("default") == Counts()
-
-
-def test_none_keeps_everything(settings: Any) -> None:
-    settings.GENEVA_DRIVE = {"RETENTION": None}
-    ended(1, ago=1000 * DAY)
-    assert clean_up("default") == Counts()
-    assert clean_up("default", retention=DAY).workflows == 1
-
-
-def test_one_with_an_execution_in_progress_stays() -> None:
-    """Given a canceled workflow whose old body still runs, its end finds its rows."""
-    running, _ = ended(2, ago=100 * DAY, state="canceled")
-    StepExecution.objects.filter(pk=running.executions.all()[0].pk).update(state="in_progress")
-    assert clean_up("default").workflows == 1
-    assert list(Workflow.objects.all()) == [running]
-    assert running.executions.count() == 2
-
-
-def test_batches_are_bounded_and_it_can_be_stopped_and_begun_again(settings: Any) -> None:
-    settings.GENEVA_DRIVE = {"CLEANUP_BATCH_SIZE": 3}
-    # All at the very same moment: batches are told apart by key.
-    ended(8, ago=50 * DAY)
-    seen: list[int] = []
-    counts = clean_up(
-        "default", progress=lambda counts: seen.append(counts.workflows), stop=lambda: len(seen) == 2
-    )
-    assert (seen, counts.workflows) == ([3, 6], 6)
-    assert clean_up("default").workflows == 2
-
-
-def test_rows_that_cannot_go_are_passed_over_once(settings: Any) -> None:
-    settings.GENEVA_DRIVE = {"CLEANUP_BATCH_SIZE": 2}
-    workflows = ended(7, ago=50 * DAY)
-    stays = workflows[:4]
-    StepExecution.objects.filter(workflow__in=[each.pk for each in stays], pk__in=_firsts(stays)).update(
-        state="in_progress"
-    )
-    batches: list[int] = []
-    assert clean_up("default", progress=lambda counts: batches.append(counts.workflows)).workflows == 3
-    assert len(batches) == 4
-
-
-def _firsts(workflows: list[Workflow]) -> list[Any]:
-    return [each.executions.order_by("pk")[0].pk for each in workflows]
-
-
-def test_delete_signals_are_sent_for_the_base_class() -> None:
-    (workflow,) = ended(1, ago=50 * DAY)
-    told: list[tuple[Any, str]] = []
-
-    def receive(sender: type[Workflow], instance: Workflow, **_: Any) -> None:
-        told.append((instance.pk, instance.type))
-
-    post_delete.connect(receive, sender=Workflow)
-    try:
-        clean_up("default")
-    finally:
-        post_delete.disconnect(receive, sender=Workflow)
-    assert told == [(workflow.pk, "workshop.KeptTwo")]
-
-
-def test_the_whole_pass_tells_what_it_did() -> None:
-    ended(1, ago=50 * DAY)
-    in_hand(KeptTwo.start(), process(beat=DAY))
-    counts = housekeeping.housekeep()
-    told = {name: count for name, count in counts.as_dict().items() if count}
-    assert told == {"recovered": 1, "processes": 1, "workflows": 1, "executions": 2}
-
-
-@pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="SQLite locks all rows at once")
-@pytest.mark.django_db(transaction=True)
-def test_a_row_that_somebody_has_locked_is_left_for_the_next_pass() -> None:
-    locked, free = ended(2, ago=50 * DAY)
-    with transaction.atomic():
-        Workflow.objects.select_for_update().get(pk=locked.pk)
-        _at_once(lambda: clean_up("default"))
-    assert list(Workflow.objects.all()) == [locked]
-    assert locked.executions.count() == 2
-    assert clean_up("default").workflows == 1
-    assert not Workflow.objects.filter(pk=free.pk).exists()

@@ -1,0 +1,34 @@
+"""Recovery and clean-up: what makes the rows an obligation and not a hope."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import router
+
+from geneva_drive.execution.parked import wake_parked
+from geneva_drive.execution.timeouts import expire_due
+from geneva_drive.housekeeping.cleaning import clean_up
+from geneva_drive.housekeeping.counts import Counts
+from geneva_drive.housekeeping.dispatching import feed, forget_dispatched, redispatch
+from geneva_drive.housekeeping.queues import buckets
+from geneva_drive.housekeeping.recovering import recover
+from geneva_drive.models.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Counts", "buckets", "clean_up", "feed", "forget_dispatched", "housekeep", "recover", "redispatch"]
+
+
+def housekeep(using: str | None = None, *, progress: Callable[[Counts], None] | None = None) -> Counts:
+    """One pass of everything. ``progress`` is called after each batch of the clean-up."""
+    alias = using or router.db_for_write(Workflow)
+    counts = Counts()
+    recover(alias, counts)
+    feed(alias, counts)
+    redispatch(alias, counts)
+    counts.woken += wake_parked(alias)
+    counts.expired += expire_due(alias)
+    clean_up(alias, counts, progress=progress)
+    return counts

@@ -1,0 +1,158 @@
+"""Starting many runs in few queries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import IntegrityError, models
+
+from geneva_drive import clock, tracing
+from geneva_drive.events import Pending, workflow_started
+from geneva_drive.exceptions import AlreadyOngoingError
+from geneva_drive.lifecycle import outbox, scheduling
+from geneva_drive.lifecycle.locking import in_transaction
+from geneva_drive.lifecycle.starting.filling import fill, moment_of
+from geneva_drive.lifecycle.starting.slot import holders, keys_of_slots, slot_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = ["start_many"]
+
+_W = TypeVar("_W", bound="Workflow")
+
+
+def start_many(
+    cls: type[_W],
+    heroes: Iterable[models.Model],
+    *,
+    at: datetime | None,
+    job_options: Mapping[str, Any] | None,
+    using: str | None,
+    batch_size: int,
+) -> tuple[list[_W], list[models.Model]]:
+    """Start runs in batches: three statements a batch where the database returns keys of bulk inserts."""
+    created: list[_W] = []
+    skipped: list[models.Model] = []
+    batch: list[models.Model] = []
+    alias = using
+
+    def flush() -> None:
+        nonlocal batch
+        if not batch:
+            return
+        chosen = alias or cls._alias_for(batch[0])
+        done, passed = _start_batch(cls, batch, at=at, job_options=job_options, using=chosen)
+        created.extend(done)
+        skipped.extend(passed)
+        batch = []
+
+    for hero in heroes:
+        batch.append(hero)
+        if len(batch) >= batch_size:
+            flush()
+    flush()
+    return created, skipped
+
+
+def _start_batch(
+    cls: type[_W],
+    heroes: list[models.Model],
+    *,
+    at: datetime | None,
+    job_options: Mapping[str, Any] | None,
+    using: str,
+) -> tuple[list[_W], list[models.Model]]:
+    now, base = clock.now(using), moment_of(at)
+    rows: dict[tuple[Any, Any], _W] = {}
+    passed: list[models.Model] = []
+    heroes_by_key: dict[tuple[Any, Any], models.Model] = {}
+    for hero in heroes:
+        row = cls(hero=hero, job_options=dict(job_options) if job_options is not None else None)
+        row.check_hero(using)
+        fill(row, now)
+        key = slot_of(row.hero_type_id, row.hero_id, using)
+        if key in rows:
+            passed.append(hero)
+            continue
+        rows[key], heroes_by_key[key] = row, hero
+
+    pending = Pending()
+
+    def work() -> list[tuple[Any, Any]]:
+        pending.clear()
+        taken = set()
+        for type_id in {key[0] for key in rows}:
+            ids = [row.hero_id for row in rows.values() if row.hero_type_id == type_id]
+            found = holders(cls, using, hero_type_id=type_id, hero_id__in=ids)
+            taken |= {slot_of(type_id, each, using) for each in found.values_list("hero_id", flat=True)}
+        fresh = [key for key in rows if key not in taken]
+        _insert([rows[key] for key in fresh], base, now, using, pending)
+        pending.send_after_commit(using)
+        return [key for key in rows if key in taken]
+
+    try:
+        taken = in_transaction(using, work, repeatable=False)
+    except IntegrityError:
+        # Somebody else started one of them in this moment: one by one, so that only that one is skipped.
+        return _start_singly(rows, heroes_by_key, passed, at=at, using=using)
+    passed.extend(heroes_by_key[key] for key in taken)
+    return [row for key, row in rows.items() if key not in set(taken)], passed
+
+
+def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str, pending: Pending) -> None:
+    if not rows:
+        return
+    manager = rows[0]._meta.concrete_model._base_manager  # type: ignore[union-attr]
+    models.QuerySet.bulk_create(manager.using(using), rows)  # the public one is refused
+    if any(row.pk is None for row in rows):
+        # MySQL returns no keys of a bulk insert; the slot that each row holds finds it again.
+        keys = keys_of_slots(rows, using)
+        for row in rows:
+            row.pk = keys[slot_of(row.hero_type_id, row.hero_id, using)]
+    executions = []
+    trace = tracing.current()
+    for row in rows:
+        row._state.adding, row._state.db = False, using
+        first = scheduling.first_step(row)
+        if first is not None:
+            executions.append(scheduling.build(row, first, now=now, base=base, trace=trace))
+        pending.add(workflow_started, row)
+    if executions:
+        type(executions[0])._base_manager.using(using).bulk_create(executions)
+        if any(execution.pk is None for execution in executions):
+            found = (
+                type(executions[0])
+                ._base_manager.using(using)
+                .filter(active_workflow__in=[r.pk for r in rows])
+            )
+            by_workflow = dict(found.values_list("workflow_id", "pk"))
+            for execution in executions:
+                execution.pk = by_workflow[execution.workflow_id]
+        for execution in executions:
+            execution._state.adding, execution._state.db = False, using
+            outbox.send(execution)
+
+
+def _start_singly(
+    rows: dict[tuple[Any, Any], _W],
+    heroes: dict[tuple[Any, Any], models.Model],
+    passed: list[models.Model],
+    *,
+    at: datetime | None,
+    using: str,
+) -> tuple[list[_W], list[models.Model]]:
+    created = []
+    for key, row in rows.items():
+        row.pk, row._state.adding = None, True
+        row._start_at = at
+        try:
+            row.save(using=using)
+        except AlreadyOngoingError:
+            passed.append(heroes[key])
+        else:
+            created.append(row)
+    return created, passed

@@ -1,0 +1,18 @@
+"""One pass of everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from geneva_drive import housekeeping
+from tests.housekeeping.support import DAY, KeptTwo, ended, in_hand, process
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_whole_pass_tells_what_it_did() -> None:
+    ended(1, ago=50 * DAY)
+    in_hand(KeptTwo.start(), process(beat=DAY))
+    counts = housekeeping.housekeep()
+    told = {name: count for name, count in counts.as_dict().items() if count}
+    assert told == {"recovered": 1, "processes": 1, "workflows": 1, "executions": 2}
