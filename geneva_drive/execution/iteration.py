@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from django.db.models import QuerySet
 
-from geneva_drive import clock
-from geneva_drive.conf import settings
 from geneva_drive.definition import flow
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.execution.checkpoints import Answer, Checkpoints
-from geneva_drive.execution.limits import Limits
 from geneva_drive.execution.paging import Pages
-from geneva_drive.logs import about
-from geneva_drive.serialization import dumps
+from geneva_drive.execution.position import Position
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from django.db.models import Manager, Model
-
-    from geneva_drive.models.step_execution import StepExecution
 
     M = TypeVar("M", bound=Model)
 else:
@@ -31,8 +23,6 @@ else:
 T = TypeVar("T")
 
 __all__ = ["PAGE_SIZE", "Iteration"]
-
-logger = logging.getLogger("geneva_drive.step")
 
 PAGE_SIZE = 500
 """Rows that one query of ``iterate_queryset`` reads."""
@@ -51,50 +41,41 @@ class Iteration:
     ----------
     resumed
         Whether this execution goes on from an earlier one.
-    iterations
-        Items done, in this execution and in those that it goes on from.
     """
 
     def __init__(
         self,
-        execution: StepExecution,
-        checkpoints: Checkpoints,
-        limits: Limits,
+        position: Position,
         where: str,
         check_outside_of_blocks: Callable[[str], None],
-        note_progress: Callable[[], None],
+        *,
+        resumed: bool,
     ) -> None:
-        self._execution = execution
-        self._checkpoints = checkpoints
-        self._limits = limits
+        self._position = position
         self._where = where
         self._check_outside_of_blocks = check_outside_of_blocks
-        self._note_progress = note_progress
-        self._began = self._written_at = clock.stopwatch()
-        self._cursor = execution.cursor
-        self._stored = self._encode(execution.cursor)
-        self._total = execution.iterations_total
-        self._done_here = 0
-        self._unwritten = 0
-        self._is_dirty = False
         self._loop: str | None = None
-        self.resumed = execution.continues_from_id is not None
-        self.iterations = execution.iterations
+        self.resumed = resumed
 
     def __repr__(self) -> str:
-        return f"<Iteration: {self._where}, cursor {self._cursor!r}, {self.iterations} done>"
+        return f"<Iteration: {self._where}, cursor {self.cursor!r}, {self.iterations} done>"
 
     # -- where the loop stands
 
     @property
     def cursor(self) -> Any:
         """What was set last, in this execution or in an earlier one; None at the beginning."""
-        return self._cursor
+        return self._position.cursor
+
+    @property
+    def iterations(self) -> int:
+        """Items done, in this execution and in those that it goes on from."""
+        return self._position.iterations
 
     @property
     def advanced(self) -> bool:
         """Whether an item was done in this execution."""
-        return self._done_here > 0
+        return self._position.done_here > 0
 
     @property
     def total(self) -> int | None:
@@ -102,14 +83,13 @@ class Iteration:
 
         May be set, and is written with the next checkpoint. ``iterate`` sets it by itself.
         """
-        return self._total
+        return self._position.total
 
     @total.setter
     def total(self, value: int | None) -> None:
         if value is not None and (not _is_integer(value) or value < 0):
             raise TypeError(f"{self._where}: total={value!r} is not a number of items.")
-        self._is_dirty = self._is_dirty or value != self._total
-        self._total = value
+        self._position.expect(value)
 
     # -- moving the cursor by hand
 
@@ -148,10 +128,7 @@ class Iteration:
         Nothing is counted as done by it. Inside ``iterate…()`` the item in hand would be repeated.
         """
         self._check_outside_of_blocks("checkpoint")
-        reason = self._limits.reason_to_stop(self._done_here, self._began)
-        self._write()
-        if reason is not None:
-            raise flow.Suspend(reason=reason)
+        self._position.checkpoint()
 
     def skip_to(self, value: Any, wait: timedelta | None = None) -> NoReturn:
         """End this execution; another one goes on from `value`, after `wait`. Counts no item as done.
@@ -166,8 +143,8 @@ class Iteration:
         """
         self._check_outside_of_blocks("skip_to")
         suspend = flow.Suspend(wait=wait, reason="skip_to")
-        self._move(value)
-        self._write()
+        self._position.move(value)
+        self._position.write()
         raise suspend
 
     # -- letting a loop move it
@@ -231,7 +208,7 @@ class Iteration:
         return self._iterate_queryset(pages)
 
     def _iterate_queryset(self, pages: Pages[M]) -> Iterator[M]:
-        for row, key, is_last in pages.rows_after(self._cursor):
+        for row, key, is_last in pages.rows_after(self.cursor):
             yield row
             self._finish_item(key, is_last=is_last)
         self._loop = _DONE
@@ -256,64 +233,16 @@ class Iteration:
         return self._iterate_batches(pages)
 
     def _iterate_batches(self, pages: Pages[M]) -> Iterator[QuerySet[M]]:
-        for batch, key, is_last in pages.batches_after(self._cursor):
+        for batch, key, is_last in pages.batches_after(self.cursor):
             yield batch
             self._finish_item(key, is_last=is_last)
         self._loop = _DONE
-
-    # -- for the executor
-
-    def close(self) -> None:
-        """Write what is not written yet, when the body has ended in whatever way. Raises nothing."""
-        if not (self._is_dirty or self._unwritten):
-            return
-        try:
-            self._record()
-        except Exception:
-            # What was written before stands, and the end of the execution is recorded all the same.
-            extra = about(execution=self._execution)
-            logger.exception("%s: the last items could not be noted as done.", self._where, extra=extra)
 
     # -- inside
 
     def _finish_item(self, value: Any, *, is_last: bool = False) -> None:
         self._check_outside_of_blocks("set")
-        self._move(value)
-        self.iterations += 1
-        self._done_here += 1
-        self._unwritten += 1
-        # After the last item there is nothing to go on with: the step is done.
-        reason = None if is_last else self._limits.reason_to_stop(self._done_here, self._began)
-        if reason is not None or self._limits.is_due(self._unwritten, self._written_at):
-            self._write(is_last=is_last)
-        if reason is not None:
-            raise flow.Suspend(reason=reason)
-
-    def _move(self, value: Any) -> None:
-        # Encoded at once: it shall be refused where it is set, and be what it was then.
-        self._stored = self._encode(value)
-        self._cursor = value
-        self._is_dirty = True
-
-    def _encode(self, value: Any) -> str | None:
-        if value is None:
-            return None
-        return dumps(value, limit=settings.MAX_CURSOR_BYTES, what=f"{self._where}: cursor")
-
-    def _write(self, *, is_last: bool = False) -> None:
-        answer = self._record()
-        self._unwritten = 0
-        self._is_dirty = False
-        self._written_at = clock.stopwatch()
-        if answer is Answer.FENCED or (answer is Answer.STOP and not is_last):
-            # Fenced: the end of the execution will find that out too, and write nothing.
-            raise flow.Suspend(reason=answer.value)
-
-    def _record(self) -> Answer:
-        answer = self._checkpoints.write(self._stored, self.iterations, self._total, progressed=self.advanced)
-        if self.advanced and answer is not Answer.FENCED:
-            self._note_progress()
-        return answer
+        self._position.finish_item(value, is_last=is_last)
 
     def _check_moved_by_hand(self, how: str) -> None:
         if self._loop not in (None, _DONE):
@@ -329,18 +258,18 @@ class Iteration:
         self._loop = name
 
     def _count(self, how: str) -> int:
-        if self._cursor is None:
+        if self.cursor is None:
             return 0
-        if not _is_integer(self._cursor) or self._cursor < 0:
+        if not _is_integer(self.cursor) or self.cursor < 0:
             raise TypeError(
-                f"{self._where}: {how}() counts items, and the cursor is {self._cursor!r}. Use set(value), "
+                f"{self._where}: {how}() counts items, and the cursor is {self.cursor!r}. Use set(value), "
                 "or start from the beginning: reattempt(rewind=True), or resume_at() by hand."
             )
-        return int(self._cursor)
+        return int(self.cursor)
 
     def _find_total(self, pages: Pages[Any], wanted: bool, size: int) -> None:
-        if wanted and self._total is None:
-            rows = pages.count_after(self._cursor)
+        if wanted and self.total is None:
+            rows = pages.count_after(self.cursor)
             self.total = self.iterations + -(-rows // size)
 
 

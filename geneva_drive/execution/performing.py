@@ -6,21 +6,20 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
-from django.db import connections
 
 from geneva_drive import tracing
 from geneva_drive.definition import flow
 from geneva_drive.events import step_performed
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.execution.checkpoints import Checkpoints
+from geneva_drive.execution.context import StepContext, open_blocks
 from geneva_drive.execution.iteration import Iteration
 from geneva_drive.execution.limits import Limits
-from geneva_drive.logs import StepLogger, about
+from geneva_drive.execution.position import Position
 
 if TYPE_CHECKING:
     from geneva_drive.definition.steps import StepDefinition
@@ -32,15 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Ending", "Performance", "handle", "is_simulated_death", "perform", "row_of"]
 
 logger = logging.getLogger("geneva_drive.step")
-
-_CONTROLS: dict[str, type[flow.FlowControl]] = {
-    "cancel": flow.Cancel,
-    "finish": flow.Finish,
-    "pause": flow.Pause,
-    "reattempt": flow.Reattempt,
-    "skip": flow.Skip,
-    "suspend": flow.Suspend,
-}
 
 
 @dataclass(slots=True)
@@ -97,55 +87,6 @@ class Ending:
     error: BaseException | None = None
 
 
-class _Context:
-    """What the instance knows while its body runs."""
-
-    only_reads = False
-
-    def __init__(
-        self, performance: Performance, *, outer_blocks: dict[str, int], resumable: bool | None = None
-    ) -> None:
-        self.execution = performance.execution
-        self._workflow = performance.workflow
-        if resumable is None:
-            resumable = performance.definition is not None and performance.definition.resumable
-        self._resumable = resumable
-        self._outer_blocks = outer_blocks
-        self.in_body = False
-
-    @cached_property
-    def logger(self) -> logging.LoggerAdapter[Any]:
-        return StepLogger(logger, about(self._workflow, self.execution))
-
-    def leave(self, how: str, **arguments: Any) -> NoReturn:
-        self.check_outside_of_blocks(how)
-        if how == "suspend" and not self._resumable:
-            raise InvalidStateError(f"{self.where}: suspend() is for resumable steps. Use reattempt(wait=…).")
-        raise _CONTROLS[how](**arguments)
-
-    @property
-    def where(self) -> str:
-        return f"{self._workflow}, step {self.execution.step_name}"
-
-    def check_outside_of_blocks(self, how: str) -> None:
-        """Refuse what may leave the step, where it would roll back a block of the step's own."""
-        if not self.in_body:
-            raise InvalidStateError(f"{self.where}: {how}() was called in a hook. Call it in the step.")
-        for alias, depth in _open_blocks().items():
-            if depth > self._outer_blocks.get(alias, 0):
-                raise InvalidStateError(
-                    f"{self.where}: {how}() was called inside a transaction.atomic() block on {alias!r}, "
-                    "which it would roll back. Decide inside the block, call it after the block."
-                )
-
-
-def _open_blocks() -> dict[str, int]:
-    return {
-        connection.alias: len(connection.atomic_blocks)
-        for connection in connections.all(initialized_only=True)
-    }
-
-
 def perform(performance: Performance, runner: Runner) -> Ending:
     """Run the body with its hooks. Whatever it raises is returned, never raised."""
     with tracing.step_span(
@@ -169,7 +110,7 @@ def _perform(performance: Performance, runner: Runner) -> Ending:
     if performance.error is not None:
         return Ending(error=performance.error)
     workflow, execution = performance.workflow, performance.execution
-    context = _Context(performance, outer_blocks=_open_blocks())
+    context = StepContext(performance, outer_blocks=open_blocks())
     workflow._step = context
     began = time.perf_counter()
     try:
@@ -209,7 +150,7 @@ def handle(performance: Performance, handler: Any, error: BaseException) -> flow
         A method's name, or a callable of the workflow and the error.
     """
     workflow = performance.workflow
-    context = _Context(performance, outer_blocks=_open_blocks(), resumable=False)
+    context = StepContext(performance, outer_blocks=open_blocks(), resumable=False)
     context.in_body = True
     workflow._step = context
     try:
@@ -227,7 +168,7 @@ def handle(performance: Performance, handler: Any, error: BaseException) -> flow
     return None
 
 
-def _run(performance: Performance, runner: Runner, context: _Context) -> flow.FlowControl | None:
+def _run(performance: Performance, runner: Runner, context: StepContext) -> flow.FlowControl | None:
     workflow, execution = performance.workflow, performance.execution
     hooks = type(workflow)._geneva.hooks
     if not hooks:
@@ -239,7 +180,7 @@ def _run(performance: Performance, runner: Runner, context: _Context) -> flow.Fl
 
 
 def _between_hooks(
-    performance: Performance, runner: Runner, context: _Context, hooks: frozenset[str]
+    performance: Performance, runner: Runner, context: StepContext, hooks: frozenset[str]
 ) -> flow.FlowControl | None:
     workflow, execution = performance.workflow, performance.execution
     if "before_step" in hooks:
@@ -250,13 +191,13 @@ def _between_hooks(
     return control
 
 
-def _body(performance: Performance, runner: Runner, context: _Context) -> flow.FlowControl | None:
+def _body(performance: Performance, runner: Runner, context: StepContext) -> flow.FlowControl | None:
     """Run the body; flow control is caught here, so that no hook can swallow it."""
     definition = performance.definition
     assert definition is not None
     function = getattr(performance.workflow, definition.function or definition.name)
     # A hook may have opened blocks of its own around the body: those are not the step's.
-    context._outer_blocks = _open_blocks()
+    context.outer_blocks = open_blocks()
     context.in_body = True
     try:
         if definition.resumable:
@@ -273,25 +214,26 @@ def _body(performance: Performance, runner: Runner, context: _Context) -> flow.F
     return None
 
 
-def _run_resumable(function: Any, performance: Performance, runner: Runner, context: _Context) -> None:
+def _run_resumable(function: Any, performance: Performance, runner: Runner, context: StepContext) -> None:
     assert performance.definition is not None
     checkpoints = Checkpoints(performance.execution, performance.token)
     limits = Limits.of(performance.definition, runner)
+    position = Position(
+        performance.execution, checkpoints, limits, context.where, performance.forget_failures
+    )
     iteration = Iteration(
-        performance.execution,
-        checkpoints,
-        limits,
+        position,
         context.where,
         context.check_outside_of_blocks,
-        performance.forget_failures,
+        resumed=performance.execution.continues_from_id is not None,
     )
     try:
         function(iteration)
     except BaseException as error:
         if not is_simulated_death(error):
-            iteration.close()
+            position.close()
         raise
-    iteration.close()
+    position.close()
 
 
 def _call(function: Any, performance: Performance, *arguments: Any) -> None:

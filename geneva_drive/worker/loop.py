@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import logging
-import queue
 import random
 import threading
 import time
-from typing import TYPE_CHECKING
+from functools import partial
 
 from django.db import InterfaceError, OperationalError, connections, router
 
 from geneva_drive.conf import settings
-from geneva_drive.execution import executor
-from geneva_drive.execution.giving_back import give_back
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
-from geneva_drive.execution.runner import Runner
 from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.lifecycle.locking import is_lost_connection
-from geneva_drive.logs import about
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.worker.budget import Budget
 from geneva_drive.worker.claiming import Outlook, claim, is_anything_due
 from geneva_drive.worker.keeping import Housekeeper
 from geneva_drive.worker.listening import Listener, can_listen
+from geneva_drive.worker.pool import Pool
+from geneva_drive.worker.runner import WorkerRunner
 from geneva_drive.worker.shutdown import handling_signals
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from geneva_drive.execution.performing import Performance
-    from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["Worker"]
 
 logger = logging.getLogger("geneva_drive.worker")
 
 _EXPIRE_EVERY = 1.0  # seconds
-_STALE_AFTER = 1.0  # seconds without use after which a connection is tried before a body gets it
 
 
 class Worker:
@@ -78,36 +69,36 @@ class Worker:
         self.drain = drain
         self.listen = listen and can_listen(self.using)
         self.heartbeat = Heartbeat(self.using, "worker", queues=",".join(queues or []), after_beat=_answer)
-        self.performed = 0
         self._outlook = Outlook(self.using, queues)
-        self._budget = max_steps
-        self._lock = threading.Lock()
+        self._budget = Budget(max_steps)
         self._stopping = threading.Event()
         self._wake = threading.Event()
-        self._todo: queue.SimpleQueue[Performance | None] = queue.SimpleQueue()
-        self._busy = 0
+        self._pool = Pool(threads, self.heartbeat, partial(self._runner, has_place=True), self._wake.set)
         self._expired = time.monotonic() - _EXPIRE_EVERY
+
+    @property
+    def performed(self) -> int:
+        """Bodies that were run."""
+        return self._budget.performed
 
     # -- outside
 
     def run(self) -> int:
         """Run until stopped, drained or out of budget; return how many bodies were run."""
         listener = Listener(self.using, self.queues, self._wake) if self.listen else None
-        pool = [
-            threading.Thread(target=self._run_claimed, name=f"geneva-{number}", daemon=True)
-            for number in range(self.threads)
-        ]
         housekeeper = Housekeeper(self.using, self._stopping, self._wake.set)
         keeper = threading.Thread(target=housekeeper.run, name="geneva-housekeeping", daemon=True)
         with handling_signals(self.stop, self.heartbeat.mark_dead):
             self._start_heartbeat()
-            for thread in (*pool, keeper, *([listener] if listener is not None else [])):
+            self._pool.start()
+            for thread in (keeper, *([listener] if listener is not None else [])):
                 thread.start()
             try:
                 self._loop()
             finally:
                 # Whatever ended the loop: bodies in hand come to their end.
-                self._stop_pool(pool)
+                self._stopping.set()
+                self._pool.stop()
                 if listener is not None:
                     listener.stop()
                 keeper.join(timeout=settings.LEASE.total_seconds())
@@ -155,48 +146,28 @@ class Worker:
 
     def _claim(self) -> int:
         """Claim for the idle threads; return how many bodies they were given."""
-        with self._lock:
-            idle = self.threads - self._busy
+        idle = self._pool.idle
         if idle <= 0 or not self.heartbeat.is_alive():
             return 0
-        places = self._take_places(idle)
+        places = self._budget.take(idle)
         if not places:
             return 0
         claimed = 0
         try:
-            for performance in claim(self.using, self._outlook, places, _WorkerRunner(self)):
+            for performance in claim(self.using, self._outlook, places, self._runner()):
                 claimed += 1
-                # Held from here on: no thread has it yet, but this process knows of it.
-                self.heartbeat.hold(performance.token)
-                with self._lock:
-                    self._busy += 1
-                self._todo.put(performance)
+                self._pool.put(performance)
         finally:
-            self._return_places(places - claimed)
+            self._budget.put_back(places - claimed)
         return claimed
 
     def _is_done(self) -> bool:
-        with self._lock:
-            if self._busy:
-                return False
-            if self._budget is not None and self._budget <= 0:
-                return True
+        if self._pool.is_busy:
+            return False
+        if self._budget.left == 0:
+            return True
         # Nothing that is due may be left, also not what another worker had locked while we looked.
         return self.drain and not expire_due(self.using) and not is_anything_due(self.using, self.queues)
-
-    def _take_places(self, wanted: int) -> int:
-        """Take places for bodies out of the budget, up to so many, before anything is claimed for them."""
-        with self._lock:
-            if self._budget is None:
-                return wanted
-            taken = min(wanted, self._budget)
-            self._budget -= taken
-            return taken
-
-    def _return_places(self, count: int) -> None:
-        with self._lock:
-            if self._budget is not None:
-                self._budget += count
 
     def _wait_for_database(self, error: Exception, pause: float) -> float:
         """Let go of a connection that is lost; look again at once the first time, then ever less often."""
@@ -208,124 +179,9 @@ class Worker:
             self._stopping.wait(pause * random.uniform(0.5, 1))
         return min(pause * 2, 30.0)
 
-    # -- the threads
-
-    def _run_claimed(self) -> None:
-        used = time.monotonic()
-        while True:
-            performance = self._todo.get()
-            if performance is None:
-                break
-            runner = _WorkerRunner(self, has_place=True)
-            try:
-                if time.monotonic() - used > _STALE_AFTER:
-                    _drop_dead_connections()
-                executor.run(performance, runner)
-            except BaseException as error:
-                if error is not runner.raised:
-                    # Not a step's: the executor has logged that, with the step that it was.
-                    logger.error(
-                        "Execution %s or what followed it could not be carried on.",
-                        performance.execution.pk,
-                        exc_info=error,
-                        extra=about(performance.as_claimed(), performance.execution),
-                    )
-                _drop_dead_connections()
-            finally:
-                self.heartbeat.let_go(performance.token)
-                runner.close()
-                used = time.monotonic()
-                with self._lock:
-                    self._busy -= 1
-                self._wake.set()
-        connections.close_all()
-
-    def _stop_pool(self, pool: list[threading.Thread]) -> None:
-        # Claimed and not begun: taken from the queue before a thread can take it.
-        self._stopping.set()
-        while True:
-            try:
-                performance = self._todo.get_nowait()
-            except queue.Empty:
-                break
-            if performance is None:
-                continue
-            try:
-                give_back(performance)
-            except Exception:
-                # Recovery finds it; the bodies that still run are not left alone for it.
-                extra = about(performance.as_claimed(), performance.execution)
-                logger.exception(
-                    "Execution %s could not be given back.", performance.execution.pk, extra=extra
-                )
-            self.heartbeat.let_go(performance.token)
-        for _ in pool:
-            self._todo.put(None)
-        for thread in pool:
-            thread.join()
-
-    def _count_body(self) -> None:
-        with self._lock:
-            self.performed += 1
-
-
-class _WorkerRunner(Runner):
-    """A chain of steps in one of the worker's threads.
-
-    Parameters
-    ----------
-    has_place
-        Whether the budget has a place set aside for the first body.
-    """
-
-    def __init__(self, worker: Worker, *, has_place: bool = False) -> None:
-        super().__init__()
-        self._worker = worker
-        # For the body that comes next and is not begun yet.
-        self._has_place = has_place
-
-    def close(self) -> None:
-        """Give back the place of a body that did not come."""
-        if self._has_place:
-            self._has_place = False
-            self._worker._return_places(1)
-
-    @property
-    def process_id(self) -> UUID:  # type: ignore[override]
-        return self._worker.heartbeat.process_id
-
-    def may_go_on(self, following: StepExecution, queue: str) -> bool:
-        if not self.may_begin() or not super().may_go_on(following, queue):
-            return False
-        # Asked twice for one step when the short way of handing over gives up: one place all the same.
-        self._has_place = self._has_place or self._worker._take_places(1) == 1
-        return self._has_place
-
-    def may_begin(self) -> bool:
-        return not self._worker._stopping.is_set() and self._worker.heartbeat.is_alive()
-
-    def should_stop(self) -> bool:
-        return self._worker._stopping.is_set()
-
-    def hold(self, token: UUID) -> None:
-        self._has_place = False
-        self._worker._count_body()
-        self._worker.heartbeat.hold(token)
-
-    def let_go(self, token: UUID) -> None:
-        self._worker.heartbeat.let_go(token)
+    def _runner(self, *, has_place: bool = False) -> WorkerRunner:
+        return WorkerRunner(self.heartbeat, self._budget, self._stopping, has_place=has_place)
 
 
 def _answer(heartbeat: Heartbeat) -> None:
     recover_own(heartbeat)
-
-
-def _drop_dead_connections() -> None:
-    """Close this thread's connections that a server or a pooler has dropped, before a body gets one."""
-    for connection in connections.all(initialized_only=True):
-        if (
-            connection.connection is not None
-            and not connection.in_atomic_block
-            and not connection.is_usable()
-        ):
-            connection.close()

@@ -17,7 +17,6 @@ from geneva_drive import clock, step
 from geneva_drive.execution import executor
 from geneva_drive.models import Process, StepExecution, Workflow
 from geneva_drive.worker import Worker
-from geneva_drive.worker.loop import _WorkerRunner
 from tests.acceptance.processes import until
 from tests.worker.support import TRACE, Base, active, history
 
@@ -177,7 +176,7 @@ def test_claimed_and_not_begun_at_the_end_goes_back() -> None:
     assert worker._claim() == 1
     assert active(workflow).state == "in_progress"
 
-    worker._stop_pool([])
+    worker._pool.stop()
     worker.heartbeat.stop()
 
     row = active(workflow)
@@ -192,7 +191,7 @@ def test_a_row_begun_by_somebody_else_is_not_given_back() -> None:
     worker.heartbeat.start()
     worker._claim()
     StepExecution.objects.filter(workflow=workflow).update(attempt_token=uuid4())
-    worker._stop_pool([])
+    worker._pool.stop()
     worker.heartbeat.stop()
     assert active(workflow).state == "in_progress"
     assert Process.objects.filter(pk=worker.heartbeat.process_id).exists(), "the row that names it is kept"
@@ -223,9 +222,9 @@ def test_a_process_that_missed_its_lease_starts_nothing_until_it_has_beaten(sett
 
         # Claimed, and the lease was missed before the body began: given back, not begun.
         worker.heartbeat._last_beat -= 601
-        performance = worker._todo.get_nowait()
+        performance = worker._pool._todo.get_nowait()
         assert performance is not None
-        assert executor.run(performance, _WorkerRunner(worker, has_place=True)) == 0
+        assert executor.run(performance, worker._runner(has_place=True)) == 0
         assert TRACE == []
         assert active(workflow).state == "scheduled"
     finally:
@@ -236,16 +235,16 @@ def test_a_place_of_the_budget_that_was_not_used_comes_back(settings: Any) -> No
     """Given a step on another queue, the place that was promised to it is there for the next."""
     LoopedPlain.start()
     worker = Worker(max_steps=3)
-    runner = _WorkerRunner(worker)
+    runner = worker._runner()
     row = StepExecution.objects.scheduled().get()
     worker.heartbeat.start()
     try:
         assert runner.may_go_on(row, "default")
         assert runner.may_go_on(row, "default")
-        assert worker._budget == 2
+        assert worker._budget.left == 2
         assert not runner.may_go_on(row, "another")
         runner.close()
-        assert worker._budget == 3
+        assert worker._budget.left == 3
     finally:
         worker.heartbeat.stop()
 

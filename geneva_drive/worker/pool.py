@@ -1,0 +1,149 @@
+"""The worker's threads: each takes what was claimed, and runs it and what follows straight on."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django.db import connections
+
+from geneva_drive.execution import executor
+from geneva_drive.execution.giving_back import give_back
+from geneva_drive.execution.heartbeat import Heartbeat
+from geneva_drive.logs import about
+from geneva_drive.worker.runner import WorkerRunner
+
+if TYPE_CHECKING:
+    from geneva_drive.execution.performing import Performance
+
+__all__ = ["Pool"]
+
+logger = logging.getLogger("geneva_drive.worker")
+
+_STALE_AFTER = 1.0  # seconds without use after which a connection is tried before a body gets it
+
+
+class Pool:
+    """Threads that run bodies, each on a connection of its own.
+
+    Parameters
+    ----------
+    make_runner
+        Called for each chain of steps; the budget has a place set aside for its first body.
+    became_idle
+        Called when a thread has come to the end of a chain.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        heartbeat: Heartbeat,
+        make_runner: Callable[[], WorkerRunner],
+        became_idle: Callable[[], None],
+    ) -> None:
+        self._count = threads
+        self._heartbeat = heartbeat
+        self._make_runner = make_runner
+        self._became_idle = became_idle
+        self._lock = threading.Lock()
+        self._busy = 0
+        self._todo: queue.SimpleQueue[Performance | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def idle(self) -> int:
+        """Threads that have nothing to run."""
+        with self._lock:
+            return self._count - self._busy
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread has something to run."""
+        with self._lock:
+            return self._busy > 0
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._threads = [
+            threading.Thread(target=self._run, name=f"geneva-{number}", daemon=True)
+            for number in range(self._count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, performance: Performance) -> None:
+        """Give an idle thread what was claimed for it."""
+        # Held from here on: no thread has it yet, but this process knows of it.
+        self._heartbeat.hold(performance.token)
+        with self._lock:
+            self._busy += 1
+        self._todo.put(performance)
+
+    def stop(self) -> None:
+        """Give back what no thread has begun, and wait until the bodies in hand have come to their end."""
+        while True:
+            # Taken from the queue before a thread can take it.
+            try:
+                performance = self._todo.get_nowait()
+            except queue.Empty:
+                break
+            if performance is not None:
+                self._give_back(performance)
+        for _ in self._threads:
+            self._todo.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _give_back(self, performance: Performance) -> None:
+        try:
+            give_back(performance)
+        except Exception:
+            # Recovery finds it; the bodies that still run are not left alone for it.
+            extra = about(performance.as_claimed(), performance.execution)
+            logger.exception("Execution %s could not be given back.", performance.execution.pk, extra=extra)
+        self._heartbeat.let_go(performance.token)
+
+    def _run(self) -> None:
+        used = time.monotonic()
+        while True:
+            performance = self._todo.get()
+            if performance is None:
+                break
+            runner = self._make_runner()
+            try:
+                if time.monotonic() - used > _STALE_AFTER:
+                    _drop_dead_connections()
+                executor.run(performance, runner)
+            except BaseException as error:
+                if error is not runner.raised:
+                    # Not a step's: the executor has logged that, with the step that it was.
+                    logger.error(
+                        "Execution %s or what followed it could not be carried on.",
+                        performance.execution.pk,
+                        exc_info=error,
+                        extra=about(performance.as_claimed(), performance.execution),
+                    )
+                _drop_dead_connections()
+            finally:
+                self._heartbeat.let_go(performance.token)
+                runner.close()
+                used = time.monotonic()
+                with self._lock:
+                    self._busy -= 1
+                self._became_idle()
+        connections.close_all()
+
+
+def _drop_dead_connections() -> None:
+    """Close this thread's connections that a server or a pooler has dropped, before a body gets one."""
+    for connection in connections.all(initialized_only=True):
+        if (
+            connection.connection is not None
+            and not connection.in_atomic_block
+            and not connection.is_usable()
+        ):
+            connection.close()
