@@ -70,12 +70,15 @@ def _run(run: Run, notes: Path, extra: list[str]) -> Done:
     started = time.monotonic()
     note, output = notes / f"{run.number}.json", notes / f"{run.number}.txt"
     note.unlink(missing_ok=True)
+    second = "0" if run.environment.python == Path(sys.executable) else "1"
     variables = {
         **os.environ,
         "GENEVA_TEST_DATABASE": run.database,
         "GENEVA_TEST_NAME": run.name,
         report.VARIABLE: str(note),
-        "GENEVA_TEST_SECOND_ENVIRONMENT": "0" if run.environment.python == Path(sys.executable) else "1",
+        "GENEVA_TEST_SECOND_ENVIRONMENT": second,
+        # On PostgreSQL, the second time as projects with short steps have it.
+        "GENEVA_TEST_PREPARED": second,
     }
     if run.server is not None:
         variables[url_variable(run.database)] = run.server.url
