@@ -37,6 +37,7 @@ NOT_RUN = {
     ("docs/howto/run-workers.md", "python manage.py geneva_worker --no-listen --poll-interval 0.5"),
     ("docs/howto/use-celery.md", "python -m pip install 'geneva_drive[celery]' 'celery[redis]'"),
     ("docs/howto/use-celery.md", "celery -A mysite worker --concurrency 4 -Q mysite,mail"),
+    ("docs/howto/run-workers.md", "DATABASES = {"),
     ("docs/howto/use-django-tasks.md", "python -m pip install 'geneva_drive[tasks]'"),
     ("docs/howto/use-django-tasks.md", 'python manage.py db_worker --queue-name "*" --interval 0.2'),
     ("docs/quickstart.md", "python -m venv .venv"),
