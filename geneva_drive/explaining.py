@@ -188,7 +188,7 @@ class _Explanation:
 
     def _action(self, action: str) -> OperatorAction | None:
         actions = self.workflow.operator_actions.db_manager(self.using).filter(action=action)
-        latest: OperatorAction | None = actions.order_by("-pk").first()
+        latest: OperatorAction | None = actions.latest_first().first()
         return latest
 
     def _by(self, action: str) -> str:

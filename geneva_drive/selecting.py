@@ -160,7 +160,7 @@ def _with_error(using: str, name: str) -> Q:
     paused = Workflow._base_manager.using(using).filter(
         state=WorkflowState.PAUSED, pk__in=failures.filter(error_class__in=classes).values("workflow_id")
     )
-    latest = paused.alias(latest=Subquery(here.order_by("-pk").values("error_class")[:1]))
+    latest = paused.alias(latest=Subquery(here.latest_first().values("error_class")[:1]))
     return Q(pk__in=latest.filter(latest__in=classes).values("pk"))
 
 

@@ -67,9 +67,9 @@ def tell(workflow: Workflow, *, most: int = 200) -> Story:
     """Return the story of a workflow, of its latest ``most`` attempts and actions; two queries."""
     using = workflow._state.db
     rows = StepExecution.objects.using(using).filter(workflow_id=workflow.pk)
-    attempts = list(rows.order_by("-pk")[:most])[::-1]
+    attempts = list(rows.latest_first()[:most])[::-1]
     by_hand = OperatorAction.objects.using(using).filter(workflow_id=workflow.pk)
-    actions = list(by_hand.order_by("-pk")[:most])[::-1]
+    actions = list(by_hand.latest_first()[:most])[::-1]
     is_cut = most in (len(attempts), len(actions))
     return Story(workflow, _step_lines(workflow, attempts), attempts, actions, is_cut)
 

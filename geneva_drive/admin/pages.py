@@ -47,7 +47,7 @@ def workflow_page(model_admin: WorkflowAdmin, request: HttpRequest, workflow: Wo
     signals = list(
         Signal.objects.using(workflow._state.db)
         .filter(workflow_id=workflow.pk)
-        .order_by("-pk")[:_MOST_SIGNALS]
+        .latest_first()[:_MOST_SIGNALS]
     )
     return {
         "workflow": workflow,

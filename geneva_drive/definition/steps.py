@@ -15,7 +15,7 @@ from geneva_drive.definition.conditions import Test
 from geneva_drive.definition.declared_step import DeclaredStep, PendingStep, location_of
 from geneva_drive.definition.matchers import Matcher
 from geneva_drive.definition.policies import Action, ExceptionPolicy
-from geneva_drive.definition.step_definition import OnCrash, OnTimeout, StepDefinition
+from geneva_drive.definition.step_definition import OnCrash, OnTimeout
 
 __all__ = [
     "ResumableOptions",
@@ -23,7 +23,6 @@ __all__ = [
     "ResumableStepDecorator",
     "SeriesOptions",
     "StepDecorator",
-    "StepDefinition",
     "StepOptions",
     "removed_step",
     "resumable_step",

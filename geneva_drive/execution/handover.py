@@ -24,7 +24,7 @@ from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.definition.step_definition import StepDefinition
     from geneva_drive.execution.runner import Runner
 
 __all__ = ["Candidate", "Handed", "at_once", "begin_at_once"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from geneva_drive.definition.decisions import Decision
-    from geneva_drive.definition.steps import StepDefinition
+    from geneva_drive.definition.step_definition import StepDefinition
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle import controls, signaling
+from geneva_drive.models.alters_data import alters_data
 from geneva_drive.models.in_step import InStep
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class ByHand(InStep):
     Inside a step ``pause``, ``skip`` and ``cancel`` are flow control: they end the body.
     """
 
+    @alters_data
     def pause(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
         """Stop after the step in flight, or now. Inside a step: end it and pause.
 
@@ -38,6 +40,7 @@ class ByHand(InStep):
         controls.pause(_row(self), by=by, reason=reason)
         return self
 
+    @alters_data
     def resume(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
         """Go on: with what was scheduled, or with a new attempt at the step pointed at.
 
@@ -51,6 +54,7 @@ class ByHand(InStep):
         controls.resume(_row(self), by=by, reason=reason)
         return self
 
+    @alters_data
     def resume_at(self, step: str, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
         """Go on from ``step``, now, whatever was scheduled. Deliberately a person's decision.
 
@@ -64,6 +68,7 @@ class ByHand(InStep):
         controls.resume_at(_row(self), step, by=by, reason=reason)
         return self
 
+    @alters_data
     def skip(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
         """Pass over the step that is scheduled or pointed at. Inside a step: end it as skipped.
 
@@ -79,6 +84,7 @@ class ByHand(InStep):
         controls.skip(_row(self), by=by, reason=reason)
         return self
 
+    @alters_data
     def cancel(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
         """End it. A step in flight finishes and is recorded as canceled; nothing follows.
 
@@ -94,6 +100,7 @@ class ByHand(InStep):
         controls.cancel(_row(self), by=by, reason=reason)
         return self
 
+    @alters_data
     def reschedule(
         self, at: datetime | None = None, *, by: AbstractBaseUser | str | None = None, reason: str = ""
     ) -> Self:
@@ -109,6 +116,7 @@ class ByHand(InStep):
         controls.reschedule(_row(self), at, by=by, reason=reason)
         return self
 
+    @alters_data
     def signal(self, name: str, payload: Any = None, *, idempotency_key: str | None = None) -> Signal:
         """Tell the workflow of an event, in the caller's transaction: it happens if that commits.
 
@@ -142,8 +150,6 @@ class ByHand(InStep):
                 f"{self}: signal() was called in a condition or a matcher. They only look."
             )
         return signaling.send(_row(self), name, payload, idempotency_key=idempotency_key)
-
-    signal.alters_data = True  # type: ignore[attr-defined]
 
 
 def _row(workflow: ByHand) -> Workflow:

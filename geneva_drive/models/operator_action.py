@@ -6,6 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive.models.fields import IdentifierField, JSONColumn, UTCDateTimeField, primary_key
+from geneva_drive.models.querysets import RecordQuerySet
 
 __all__ = ["OperatorAction"]
 
@@ -23,6 +24,8 @@ class OperatorAction(models.Model):
     before = JSONColumn(null=True, blank=True)
     after = JSONColumn(null=True, blank=True)
     created_at = UTCDateTimeField()
+
+    objects = RecordQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("operator action")

@@ -24,7 +24,22 @@ else:
     _W_co = TypeVar("_W_co", bound=models.Model, covariant=True)
     _E_co = TypeVar("_E_co", bound=models.Model, covariant=True)
 
-__all__ = ["StepExecutionQuerySet", "WorkflowManager", "WorkflowQuerySet"]
+_R_co = TypeVar("_R_co", bound=models.Model, covariant=True)
+
+__all__ = ["RecordQuerySet", "StepExecutionQuerySet", "WorkflowManager", "WorkflowQuerySet"]
+
+
+class RecordQuerySet(models.QuerySet[_R_co]):
+    """Of what is recorded about one workflow: executions, signals, operator actions."""
+
+    def latest_first(self) -> Self:
+        """Order the records of one workflow by when they were created.
+
+        UUID keys carry the clock of the host that made them, and hosts disagree; ``created_at`` is the
+        database's clock. Integer keys are exact.
+        """
+        by_key = isinstance(self.model._meta.pk, models.AutoField)
+        return self.order_by("-pk") if by_key else self.order_by("-created_at", "-pk")
 
 
 class WorkflowQuerySet(models.QuerySet[_W_co]):
@@ -91,7 +106,7 @@ class WorkflowManager(models.Manager.from_queryset(WorkflowQuerySet)):  # type: 
         return queryset
 
 
-class StepExecutionQuerySet(models.QuerySet[_E_co]):
+class StepExecutionQuerySet(RecordQuerySet[_E_co]):
     """Raw states as verbs."""
 
     def active(self) -> Self:
@@ -107,15 +122,6 @@ class StepExecutionQuerySet(models.QuerySet[_E_co]):
         """What is scheduled and not held by a paused workflow, now or later."""
         # Not ``held=False``: Django writes that as NOT held, by which SQLite enters no index.
         return self.filter(state=ExecutionState.SCHEDULED, held__in=(False,))
-
-    def latest_first(self) -> Self:
-        """Order the executions of one workflow by when they were created.
-
-        UUID keys carry the clock of the host that made them, and hosts disagree; ``created_at`` is the
-        database's clock. Integer keys are exact.
-        """
-        by_key = isinstance(self.model._meta.pk, models.AutoField)
-        return self.order_by("-pk") if by_key else self.order_by("-created_at", "-pk")
 
     def due(self, now: datetime) -> Self:
         """What may run at ``now``: scheduled, not held by a paused workflow, and its time has come."""

@@ -11,6 +11,7 @@ from geneva_drive.definition.matchers import LONGEST_SIGNAL_NAME
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle.signaling import LONGEST_KEY
 from geneva_drive.models.fields import IdentifierField, JSONColumn, UTCDateTimeField, primary_key
+from geneva_drive.models.querysets import RecordQuerySet
 from geneva_drive.states import SignalState
 
 __all__ = ["Signal"]
@@ -44,6 +45,8 @@ class Signal(models.Model):
     created_at = UTCDateTimeField()
     claimed_at = UTCDateTimeField(null=True, blank=True, help_text=_("When a step last got it."))
     consumed_at = UTCDateTimeField(null=True, blank=True)
+
+    objects = RecordQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("signal")

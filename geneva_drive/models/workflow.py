@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle import starting
+from geneva_drive.models.alters_data import alters_data
 from geneva_drive.models.by_hand import ByHand
 from geneva_drive.models.fields import (
     HeroKeyField,
@@ -134,6 +135,7 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
     # -- starting
 
     @classmethod
+    @alters_data
     def start(
         cls,
         hero: models.Model | None = None,
@@ -179,6 +181,7 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
         return workflow
 
     @classmethod
+    @alters_data
     def get_or_start(
         cls, hero: models.Model | None, *, using: str | None = None, **options: Any
     ) -> tuple[Self, bool]:
@@ -186,6 +189,7 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
         return starting.get_or_start(cls, hero, using=using or cls._alias_for(hero), **options)
 
     @classmethod
+    @alters_data
     def start_many(
         cls,
         heroes: Iterable[models.Model],
@@ -212,6 +216,7 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
         hints = {"instance": hero} if hero is not None else {}
         return router.db_for_write(Workflow, **hints)
 
+    @alters_data
     def save(
         self,
         *,
@@ -236,8 +241,6 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
         starting.touch(self)
         loaded = fields - self.get_deferred_fields()
         super().save(force_update=force_update, using=using, update_fields=loaded | {"updated_at"})
-
-    save.alters_data = True  # type: ignore[attr-defined]
 
     # -- looking at it
 

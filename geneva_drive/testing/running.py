@@ -17,7 +17,6 @@ from geneva_drive.execution.timeouts import expire_due
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState
-from geneva_drive.testing.crashing import ProcessKilled
 from geneva_drive.testing.travelling import due_at, travel
 
 __all__ = ["run_due", "run_iterations", "run_next_step", "run_step", "run_to_end"]
@@ -197,8 +196,7 @@ def _scheduled(workflow: Workflow, using: str) -> StepExecution | None:
 def _raising(raise_errors: bool) -> Iterator[None]:
     try:
         yield
-    except ProcessKilled:
-        raise
-    except BaseException:
+    except (Exception, SystemExit):
+        # Anything else is not a step's to keep: Ctrl-C, a test that fails, a process that is killed.
         if raise_errors:
             raise

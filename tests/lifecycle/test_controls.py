@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.template import Context, Template
 
 from geneva_drive import (
     InvalidStateError,
@@ -220,6 +221,23 @@ def test_resume_at_notes_the_step_and_a_request_is_noted_as_one() -> None:
     assert note is not None
     assert note.after["step"] == "three"
     assert requested.operator_actions.get().after["pause_requested"] is True
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "start", "get_or_start", "start_many",
+        "pause", "resume", "resume_at", "skip", "cancel", "reschedule", "signal", "save", "delete",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("make", [ready, paused])
+def test_a_template_that_names_a_verb_does_not_call_it(make: Callable[[], Workflow], verb: str) -> None:
+    workflow = make()
+    before = everything(workflow)
+    shown = Template(f"<{{{{ workflow.{verb} }}}}>").render(Context({"workflow": workflow}))
+    assert shown == "<>"
+    assert everything(workflow) == before
+    assert Workflow.objects.count() == 1
 
 
 # -- pause and resume

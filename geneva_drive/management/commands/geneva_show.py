@@ -37,7 +37,7 @@ class Command(LookingCommand):
             raise CommandError(f"There is no workflow {key} in {using!r}.", returncode=FAILED)
         story = tell(workflow)
         rows = Signal.objects.using(using).filter(workflow_id=workflow.pk)
-        signals = list(rows.order_by("-pk")[:_MOST_SIGNALS])[::-1]
+        signals = list(rows.latest_first()[:_MOST_SIGNALS])[::-1]
         if options["json"]:
             self.write_json(_value(story, signals))
         else:
