@@ -13,7 +13,8 @@ W007  warning    a model with workflows whose key does not fit the hero key colu
 I008  info       before the first migrate: ``KEY_TYPE`` that would suit the project better
 ====  =========  ==================================================================================
 
-E005 to I008 read the database: ``manage.py check --database default``, and every ``migrate``.
+E005 to I008 read the database: ``manage.py check --database default``, and every ``migrate``. Dispatchers
+find E070 to E075: ``geneva_drive.dispatchers``.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def _rows(text: str) -> dict[str, list[str]]:
     found = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("|") and (name := re.fullmatch(r"`(\w+)`", cells[0])):
+        if line.startswith("|") and (name := re.fullmatch(r"`([\w.]+)`", cells[0])):
             assert name[1] not in found, f"{name[1]} is in two rows"
             found[name[1]] = cells[1:]
     return found
@@ -130,6 +130,21 @@ def test_the_tree_of_errors_is_the_one_of_the_classes() -> None:
 
 def test_the_page_of_errors_explains_each() -> None:
     assert set(_rows(_page("errors"))) == set(exceptions.__all__) - {"GenevaDriveError"}
+
+
+def test_the_page_of_checks_has_each_that_the_code_may_find() -> None:
+    levels = {"E": "error", "W": "warning", "I": "info"}
+    package = Path(geneva_drive.__file__).parent
+    found = {
+        name
+        for file in package.rglob("*.py")
+        for name in re.findall(r'id="(geneva_drive\.[EWI]\d{3})"', file.read_text())
+    }
+
+    assert len(found) > 10
+    assert {name: cells[0] for name, cells in _rows(_page("checks")).items()} == {
+        name: levels[name.partition(".")[2][0]] for name in found
+    }
 
 
 def test_the_page_of_events_has_each_with_its_arguments() -> None:
