@@ -126,7 +126,7 @@ def test_from_the_heros_side(orders: list[Order]) -> None:
         lambda rows: rows.defer("metadata").only("state"),
         lambda rows: rows.defer("metadata").defer(None),
         lambda rows: rows.select_related("hero_type").only("state", "hero_type__model"),
-        lambda rows: rows.annotate(twice=F("id") * 2),
+        lambda rows: rows.annotate(again=F("id")),
         lambda rows: rows.order_by("-pk").distinct(),
     ],
 )
