@@ -76,5 +76,6 @@ bench: system
 
 .PHONY: clean
 clean:
+	rm -rf example_project/*.sqlite3* example_project/*.log
 	rm -rf .venv .venv-newest .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache docs/_build build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

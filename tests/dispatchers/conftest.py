@@ -7,7 +7,6 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +14,13 @@ from django.db import connection
 from pytest_django import Settings
 
 from geneva_drive.execution import heartbeat
-from tests.acceptance.room import VARIABLE, Room
+from tests.acceptance.fixtures import launch, room
 from tests.dispatchers.processes import CeleryProject, Launcher
 from tests.dispatchers.recording import Recording
 from tests.servers.brokers import BROKERS, find_broker
 from tests.servers.processes import CannotStart, PrivateServer
+
+__all__ = ["launch", "room"]
 
 
 @pytest.fixture(autouse=True)
@@ -38,22 +39,9 @@ def recording(settings: Settings) -> type[Recording]:
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
-    """Where the bodies of this test's workflows tell what they do."""
-    folder = tmp_path / "room"
-    folder.mkdir()
-    monkeypatch.setenv(VARIABLE, str(folder))
-    return Room(folder)
-
-
-@pytest.fixture
-def launch(
-    transactional_db: None, room: Room, child_environment: Callable[[], dict[str, str]], tmp_path: Path
-) -> Iterator[Launcher]:
-    """Starts processes; those that are left when the test ends are killed."""
-    launcher = Launcher(child_environment(), tmp_path)
-    yield launcher
-    launcher.close()
+def launcher_class() -> type[Launcher]:
+    """Starts processes with the settings of these tests."""
+    return Launcher
 
 
 @pytest.fixture
