@@ -15,7 +15,7 @@ from geneva_drive import clock
 from geneva_drive.events import execution_finalized, precondition_checked, workflow_transitioned
 from geneva_drive.execution import statements
 from geneva_drive.execution.performing import Performance, row_of
-from geneva_drive.lifecycle import scheduling
+from geneva_drive.lifecycle import outbox, scheduling
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from geneva_drive.definition.step_definition import StepDefinition
     from geneva_drive.execution.runner import Runner
+    from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["Candidate", "Handed", "at_once", "begin_at_once"]
 
@@ -115,13 +116,13 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
             return None
         _note_end(performance, now)
         return Handed(None)
-    if not _is_plain(cls, following):
-        return None
     try:
         built = scheduling.build(workflow, following, now=now, trace=performance.trace)
     except Exception:  # noqa: BLE001 - options that cannot be read: the portable way deals with them
         return None
     if clock.utc(built.scheduled_for) > now or not runner.may_go_on(built, execution.queue):
+        return _leave(performance, workflow, built, now)
+    if not _is_plain(cls, following):
         return None
     hero = _present_hero(cls, workflow.hero_type_id, workflow.hero_id, using)
     if hero is None:
@@ -155,6 +156,24 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
     if precondition_checked.receivers:
         precondition_checked.send_robust(cls, workflow=fresh, execution=built, verdict="proceed")
     return Handed(Performance(fresh, built, following, token, row=row))
+
+
+def _leave(
+    performance: Performance, workflow: Workflow, following: StepExecution, now: datetime
+) -> Handed | None:
+    """End a step and leave the next one scheduled, whatever that one is: it is looked at when it is due."""
+    using = alias_of(performance.execution)
+    if outbox.enqueues_inside(using):
+        return None  # the job has to be in the same commit
+    key = (workflow.pk, performance.execution.pk, performance.token)
+    written = statements.hand_over(using, *key, following, now, built_with=workflow.job_options)
+    if written is None:
+        return None
+    following.pk = written[0]
+    following._state.adding = False
+    _note_end(performance, now)
+    outbox.send(following)
+    return Handed(None)
 
 
 def _is_plain(cls: type[Workflow], definition: StepDefinition) -> bool:

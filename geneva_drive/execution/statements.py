@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import Error, connections, transaction
 
+from geneva_drive import clock
 from geneva_drive.lifecycle.locking import is_lost_connection
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -33,22 +34,20 @@ __all__ = ["begin", "can_run", "decode", "finish", "hand_over", "load"]
 
 logger = logging.getLogger("geneva_drive.executor")
 
-# Columns that a handed-over row gets; every other column is nullable or has a database default.
-_COLUMNS = (
+# Columns that the next row gets; every other column is nullable or has a database default.
+_SCHEDULED = (
     "step_name",
     "state",
     "queue",
     "priority",
     "scheduled_for",
-    "started_at",
-    "process_id",
-    "attempt_token",
     "handed_over",
     "held",
     "iterations",
     "crashes",
     "created_at",
 )
+_CLAIMED = (*_SCHEDULED, "started_at", "process_id", "attempt_token")
 
 _STATES = {
     "ready": str(WorkflowState.READY),
@@ -98,15 +97,23 @@ def hand_over(
     *,
     built_with: Any,
 ) -> tuple[Any, Any] | None:
-    """End an execution and insert the next, claimed; return its key, and the workflow's metadata as stored.
+    """End an execution and insert the next; return its key, and the workflow's metadata as stored.
 
     Parameters
     ----------
+    following
+        In progress, if this process goes on with it; otherwise scheduled.
     built_with
         The job options that ``following`` was built with. Nothing is written if the row has others by now.
     """
-    parameters: dict[str, Any] = {name: getattr(following, name) for name in _COLUMNS}
-    parameters |= {"scheduled_for": now, "started_at": now, "created_at": now, "state": str(following.state)}
+    goes_on = following.state == ExecutionState.IN_PROGRESS
+    columns = _CLAIMED if goes_on else _SCHEDULED
+    parameters: dict[str, Any] = {name: getattr(following, name) for name in columns}
+    parameters |= {"created_at": now, "state": str(following.state)}
+    # As they are in the database, whatever USE_TZ says.
+    parameters["scheduled_for"] = clock.utc(following.scheduled_for)
+    if goes_on:
+        parameters["started_at"] = now
     parameters |= {
         "id": following.pk,
         "workflow": workflow_id,
@@ -115,10 +122,11 @@ def hand_over(
         "now": now,
         "job_options": _prepared(Workflow, "job_options", using, built_with),
     }
-    traced = following.metadata is not None
-    if traced:
+    if following.metadata is not None:
+        # A parameter that is NULL has no type of its own, so this is named only when there is some.
         parameters["metadata"] = _prepared(StepExecution, "metadata", using, following.metadata)
-    row: tuple[Any, Any] | None = _run(using, _hand_over_sql(using, traced), parameters)
+        columns = (*columns, "metadata")
+    row: tuple[Any, Any] | None = _run(using, _hand_over_sql(using, columns, goes_on), parameters)
     return row
 
 
@@ -224,20 +232,19 @@ WITH w AS (
 
 
 @cache
-def _hand_over_sql(using: str, traced: bool) -> str:
+def _hand_over_sql(using: str, names: tuple[str, ...], goes_on: bool) -> str:
     workflow, execution = _tables(using)
     quote = connections[using].ops.quote_name
     given_key = StepExecution._meta.pk.get_internal_type() == "UUIDField"
     key, key_value = ("id, ", "%(id)s, ") if given_key else ("", "")
-    # A parameter that is NULL has no type of its own, so metadata is named only when there is some.
-    names = (*_COLUMNS, "metadata") if traced else _COLUMNS
     columns = ", ".join(quote(name) for name in names)
     values = ", ".join(f"%({name})s" for name in names)
     unless = "AND pause_requested_at IS NULL AND job_options::text IS NOT DISTINCT FROM %(job_options)s::text"
     end = _END.format(workflow=workflow, execution=execution, unless=unless)
+    moved = "current_step_name = %(step_name)s" if goes_on else "state = %(ready)s, current_step_name = NULL"
     return f"""{end}, u AS (
     UPDATE {workflow} AS v
-    SET current_step_name = %(step_name)s, next_step_name = %(step_name)s, updated_at = %(now)s
+    SET {moved}, next_step_name = %(step_name)s, updated_at = %(now)s
     FROM d WHERE v.id = d.workflow_id
     RETURNING v.id
 ), i AS (

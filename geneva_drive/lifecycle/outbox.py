@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["configured_dispatcher", "dispatch", "dispatch_forgotten", "send"]
+__all__ = ["configured_dispatcher", "dispatch", "dispatch_forgotten", "enqueues_inside", "send"]
 
 logger = logging.getLogger("geneva_drive.dispatch")
 
@@ -95,13 +95,14 @@ def send(execution: StepExecution) -> None:
     if execution.held or execution.state != ExecutionState.SCHEDULED:
         return
     using = alias_of(execution)
-    if connections[using].in_atomic_block and _enqueues_inside(using):
+    if connections[using].in_atomic_block and enqueues_inside(using):
         dispatch(execution)
     else:
         transaction.on_commit(partial(dispatch, execution), using=using, robust=True)
 
 
-def _enqueues_inside(using: str) -> bool:
+def enqueues_inside(using: str) -> bool:
+    """Whether the dispatcher's jobs lie in this database, and are written in the commit of their rows."""
     try:
         return configured_dispatcher().enqueues_inside(using)
     except DispatcherError:
