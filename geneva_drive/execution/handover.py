@@ -1,8 +1,10 @@
 """Ending one step and beginning the next in one commit, where nothing has to be decided under the lock.
 
-The portable way is ``executor``'s: lock, fence, end, look at the preconditions, insert the next row already
-claimed. Where the database can write and return in one statement, plain steps take the short way here. A
-step is plain when its class has no ``cancel_if``, it has no condition, gate or cursor, and its hero is there.
+The portable way is that of ``preparing`` and ``finalizing``: lock, fence, end, look at the preconditions,
+insert the next row already claimed. Where the database can write and return in one statement, the short way
+here is taken: to begin or go on with a step that is plain, and to end one before any other that waits for its
+turn. A step is plain when its class has no ``cancel_if``, it has no condition, gate or cursor, and its hero is
+there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PostgreSQL's way of writing the same rows as ``executor``: one statement, one round trip, one commit.
+"""PostgreSQL's way of writing what ``preparing`` and ``finalizing`` write: one statement, one round trip, one commit.
 
 Each of the three locks and looks first, and everything else hangs on what that finds, so that an empty
 result means that nothing was written: then the portable way locks, looks and decides. An update of the
