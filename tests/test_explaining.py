@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
+from django.utils.translation import override, trans_real
 
 from geneva_drive import ExceptionPolicy, Workflow, clock, removed_step, step
 from geneva_drive.conf import settings as geneva
@@ -18,6 +20,7 @@ from geneva_drive.models import Process
 from geneva_drive.models.querysets import StepExecutionQuerySet
 from geneva_drive.reports import explain
 from geneva_drive.testing import crash_at, run_next_step, run_to_end, travel
+from tests.catalogs import write_catalog
 
 pytestmark = pytest.mark.django_db
 
@@ -390,3 +393,27 @@ def test_an_old_instance_is_looked_up_anew() -> None:
     workflow = Explained.start()
     Explained.objects.get(pk=workflow.pk).cancel()
     says(workflow, r"It has ended: it was canceled at TIME\.")
+
+
+def test_it_speaks_the_language_that_is_active(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = {
+        "Its step '%(step)s' is not due until %(due)s.": "Vor %(due)s ist „%(step)s“ nicht fällig.",
+        "It was paused %(who)s at %(time)s.": "Um %(time)s %(who)s angehalten.",
+        "by %(actor)s": "von %(actor)s",
+        "canceled": "abgebrochen",
+        "It has ended: it was %(state)s at %(time)s.": "Zu Ende: um %(time)s %(state)s.",
+    }
+    write_catalog(tmp_path, "de", messages)
+    settings.LOCALE_PATHS = [str(tmp_path)]
+    monkeypatch.setattr(trans_real, "_translations", {})
+    workflow = Explained.start(at=clock.now() + timedelta(days=1))
+
+    with override("de"):
+        says(workflow, "Vor TIME ist „ship“ nicht fällig.")
+        says(workflow.pause(by="anna"), "Um TIME von anna angehalten.")
+        workflow.cancel()
+        says(workflow, "Zu Ende: um TIME abgebrochen.")
+    with override("en"):
+        says(workflow, "It has ended: it was canceled at TIME.")
