@@ -82,7 +82,17 @@ def _run(run: Run, notes: Path, extra: list[str]) -> Done:
     }
     if run.server is not None:
         variables[url_variable(run.database)] = run.server.url
-    command = [str(run.environment.python), "-m", "pytest", "-p", "tests.report", "-q", "-ra", *extra]
+    command = [
+        str(run.environment.python),
+        "-m",
+        "pytest",
+        "-p",
+        "tests.report",
+        "-q",
+        "-ra",
+        "--durations=8",
+        *extra,
+    ]
     status = _wait(command, variables, output)
     version = run.server.version if run.server else run.environment.versions["sqlite"]
     done = Done(str(run.environment), run.database, version, time.monotonic() - started)
