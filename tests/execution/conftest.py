@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.execution.loops import HOOK
+from tests.execution.scripted import Scripted
 from tests.execution.support import own_classes_forgotten, trace
 
 
@@ -18,3 +19,9 @@ def _left_alone() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_hook() -> None:
     HOOK.clear()
+
+
+@pytest.fixture(autouse=True)
+def _counted_from_zero() -> None:
+    Scripted.runs = 0
+    Scripted.handled = []
