@@ -1,4 +1,4 @@
-"""The hero key column in each of its kinds, with heroes of every kind."""
+"""The hero key column in each of its kinds, with heroes of every kind; classes that only one test knows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.test import modify_settings
 
 from geneva_drive.models import columns
 from geneva_drive.models.hero_key_conversion import convert
+from tests.definition.support import registry_left_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,3 +55,10 @@ def kind(
     with django_db_blocker.unblock():
         if wanted != original:
             convert(DEFAULT_DB_ALIAS, original)
+
+
+@pytest.fixture
+def classes_forgotten() -> Iterator[None]:
+    """Forget the workflow classes that the test makes."""
+    with registry_left_alone():
+        yield
