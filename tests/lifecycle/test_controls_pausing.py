@@ -1,0 +1,150 @@
+"""Pause and resume: what is kept, and a pause that is asked for while a step performs."""
+
+from __future__ import annotations
+
+import pytest
+
+from geneva_drive import StepExecution, Workflow, clock, step
+from geneva_drive.execution.recovery import recover_one
+from geneva_drive.testing import assert_state, run_next_step
+from tests.execution.support import Free, active, history, run, trace
+from tests.lifecycle.controls import THREE_WAITS, TWO_FAILED, TWO_WAITS, failed, pause_requested, ready
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_preserved_execution_keeps_its_time() -> None:
+    workflow = ready()
+    row = active(workflow)
+
+    workflow.pause().resume()
+
+    kept = active(workflow)
+    assert (kept.pk, kept.scheduled_for, kept.held) == (row.pk, row.scheduled_for, False)
+
+
+def test_a_step_that_raised_is_tried_again_without_its_wait_and_the_rest_follows() -> None:
+    workflow = failed()
+
+    workflow.resume()
+
+    assert clock.utc(active(workflow).scheduled_for) <= clock.now("default")
+    run(workflow)
+    assert history(workflow)[1:] == [TWO_FAILED, ("two", "completed", "success"), THREE_WAITS]
+
+
+@pytest.mark.parametrize("straight_on", [False, True])
+def test_a_pause_while_a_step_performs_lets_it_end_and_holds_the_next(straight_on: bool) -> None:
+    class PausedWithin(Free):
+        @step
+        def one(self) -> None:
+            Workflow.objects.get(pk=self.pk).pause(by="somebody")
+
+        @step
+        def two(self) -> None:
+            trace.append("two")
+
+    workflow = PausedWithin.start()
+
+    run(workflow, straight_on=straight_on)
+
+    assert history(workflow) == [("one", "completed", "success"), TWO_WAITS]
+    assert_state(workflow, "paused")
+    assert (workflow.next_step_name, workflow.pause_requested_at) == ("two", None)
+    assert active(workflow).held
+    assert workflow.transitioned_at is not None
+    # Not dispatched: neither by a message nor by a scan.
+    assert run(workflow) == 0
+    workflow.resume()
+    run(workflow)
+    assert_state(workflow, "finished")
+
+
+def test_a_pause_while_the_last_step_performs_lets_the_workflow_finish() -> None:
+    class PausedAtLast(Free):
+        @step
+        def last(self) -> None:
+            Workflow.objects.get(pk=self.pk).pause()
+
+    workflow = run_next_step(PausedAtLast.start())
+
+    assert_state(workflow, "finished")
+    assert workflow.pause_requested_at is None
+
+
+def test_a_resume_while_the_pause_is_only_asked_for_withdraws_it() -> None:
+    class Withdrawn(Free):
+        @step
+        def one(self) -> None:
+            Workflow.objects.get(pk=self.pk).pause().resume()
+
+        @step
+        def two(self) -> None:
+            pass
+
+    workflow = run_next_step(Withdrawn.start())
+
+    assert_state(workflow, "ready")
+    assert not active(workflow).held
+    assert [note.action for note in workflow.operator_actions.order_by("pk")] == ["pause", "resume"]
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "rows"),
+    [
+        ("finish", "finished", [("one", "completed", "success")]),
+        ("cancel", "canceled", [("one", "canceled", "canceled")]),
+        ("pause", "paused", [("one", "canceled", "workflow_paused")]),
+        ("reattempt", "paused", [("one", "completed", "reattempted"), ("one", "scheduled", None)]),
+        ("skip", "paused", [("one", "skipped", "skipped"), TWO_WAITS]),
+        ("raise", "paused", [("one", "failed", "failed")]),
+        ("exit", "paused", [("one", "failed", "recovered"), ("one", "scheduled", None)]),
+    ],
+)
+def test_a_pause_that_was_asked_for_is_never_lost_however_the_step_ends(
+    word: str, state: str, rows: list[tuple[str, str, str | None]]
+) -> None:
+    class EndsAsTold(Free):
+        @step
+        def one(self) -> None:
+            Workflow.objects.get(pk=self.pk).pause()
+            if word == "raise":
+                raise ValueError("no")
+            if word == "exit":
+                raise SystemExit(1)
+            getattr(self, word)()
+
+        @step
+        def two(self) -> None:
+            pass
+
+    workflow = EndsAsTold.start()
+    run_next_step(workflow, raise_errors=False)
+
+    assert_state(workflow, state)
+    assert workflow.pause_requested_at is None
+    assert history(workflow) == rows
+
+
+def test_recovery_of_a_dead_process_honours_a_pause_that_was_asked_for() -> None:
+    workflow = pause_requested()
+    row = active(workflow)
+
+    recover_one(row.pk, workflow.pk, None, using="default", why="tried", still_dead=lambda: True)
+
+    assert_state(workflow, "paused")
+    assert workflow.pause_requested_at is None
+    assert history(workflow)[1:] == [("two", "failed", "recovered"), TWO_WAITS]
+    assert active(workflow).held
+
+
+def test_a_resume_starts_the_count_of_crashes_anew() -> None:
+    workflow = ready()
+    StepExecution.objects.filter(pk=active(workflow).pk).update(crashes=2)
+
+    workflow.pause().resume()
+    assert active(workflow).crashes == 0
+
+    StepExecution.objects.filter(pk=active(workflow).pk).update(crashes=2)
+    workflow.pause().resume_at("two")
+    assert active(workflow).crashes == 0
