@@ -10,6 +10,7 @@ E004  error      a foreign key to a workflow class, which has no table of its ow
 E005  error      the key of our tables is not of the type that ``KEY_TYPE`` names
 W006  warning    the hero key column is not what today's models would make it
 W007  warning    a model with workflows whose key does not fit the hero key column
+E009  error      a workflow class whose ``hero_model`` names no installed model
 I008  info       before the first migrate: ``KEY_TYPE`` that would suit the project better
 ====  =========  ==================================================================================
 
@@ -31,9 +32,11 @@ from django.core.checks import CheckMessage, Error, Info, Tags, Warning, registe
 from django.db import connections, models, router
 
 from geneva_drive.conf import DEFAULTS, Settings, settings
+from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.models import Workflow, WorkflowRelation, columns
+from geneva_drive.models.registry import registry
 
-__all__ = ["check_columns", "check_relations", "check_settings"]
+__all__ = ["check_columns", "check_heroes", "check_relations", "check_settings"]
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "HERO_KEY_TYPE": ("auto", *columns.KINDS),
@@ -127,6 +130,18 @@ def check_relations(**_kwargs: Any) -> list[CheckMessage]:
                         id="geneva_drive.E004",
                     )
                 )
+    return found
+
+
+@register(Tags.models)
+def check_heroes(**_kwargs: Any) -> list[CheckMessage]:
+    """Refuse names of hero models that name none: they are looked up when a workflow is started."""
+    found: list[CheckMessage] = []
+    for cls in registry.all():
+        try:
+            cls._geneva.resolve_hero_model()
+        except GenevaDriveError as error:
+            found.append(Error(str(error), obj=cls, id="geneva_drive.E009"))
     return found
 
 

@@ -12,9 +12,10 @@ from django.db import DEFAULT_DB_ALIAS, connection, models
 from django.test import modify_settings
 
 from geneva_drive import Workflow, step
-from geneva_drive.checks import check_columns, check_relations, check_settings
+from geneva_drive.checks import check_columns, check_heroes, check_relations, check_settings
 from geneva_drive.conf import DEFAULTS
 from geneva_drive.models import columns
+from tests.execution.support import own_classes_forgotten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,3 +215,23 @@ class TestColumns:
 
 def _refuse(*args: Any) -> Any:
     raise AssertionError("a query")
+
+
+def test_a_hero_model_that_is_not_installed() -> None:
+    with own_classes_forgotten():
+
+        class Misspelt(Workflow):
+            hero_model = "testapp.Ordr"
+
+            class Meta:
+                app_label = "testapp"
+
+            @step
+            def only(self) -> None:
+                pass
+
+        (found,) = check_heroes()
+
+    assert ids([found]) == ["E009"]
+    assert "testapp.Misspelt: hero_model='testapp.Ordr' names no installed model" in found.msg
+    assert check_heroes() == []

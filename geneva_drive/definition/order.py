@@ -30,7 +30,10 @@ def put_in_order(order: list[str], declaration: Declaration, place: Place) -> No
         option, other = neighbour
         if other not in order:
             declared = ", ".join(order) or "none"
-            raise place.error(f"{option}={other!r} names no step declared before it. There are: {declared}.")
+            raise place.error(
+                f"{option}={other!r} names no step that stands further up in the class, or in a base class. There "
+                f"are: {declared}. Declare {other!r} first, or correct the name."
+            )
         if other == name:
             raise place.error(f"{option}={other!r} names the step itself. Name another one.")
     elif name in order:

@@ -28,6 +28,7 @@ __all__ = [
     "in_transaction",
     "is_conflict",
     "is_lost_connection",
+    "is_missing_table",
     "lock_active_execution",
     "lock_attempts_with_signal",
     "lock_execution",
@@ -148,6 +149,16 @@ def is_lost_connection(error: BaseException, connection: BaseDatabaseWrapper) ->
         raw = connection.connection
         return raw is None or bool(raw.closed)
     return isinstance(error, InterfaceError)
+
+
+def is_missing_table(error: BaseException) -> bool:
+    """Whether a table or column is not there: migrate was not run."""
+    cause = error.__cause__ or error
+    if getattr(cause, "sqlstate", None) in ("42P01", "42703"):
+        return True
+    if cause.args and cause.args[0] in (1146, 1054):
+        return True
+    return "no such table" in str(cause) or "no such column" in str(cause)
 
 
 def may_pass(error: BaseException, using: str) -> bool:

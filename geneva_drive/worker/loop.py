@@ -14,7 +14,7 @@ from geneva_drive.conf import settings
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.timeouts import expire_due
-from geneva_drive.lifecycle.locking import is_lost_connection
+from geneva_drive.lifecycle.locking import is_lost_connection, is_missing_table
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.worker.budget import Budget
 from geneva_drive.worker.claiming import Outlook, claim, is_anything_due
@@ -171,6 +171,9 @@ class Worker:
 
     def _wait_for_database(self, error: Exception, pause: float) -> float:
         """Let go of a connection that is lost; look again at once the first time, then ever less often."""
+        if is_missing_table(error):
+            # Waiting does not make it. Only SQLite's is an OperationalError; others are not caught at all.
+            raise error
         connection = connections[self.using]
         lost = is_lost_connection(error, connection)
         connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 __all__ = ["LEFT_AT_ONCE", "handling_signals"]
+
+logger = logging.getLogger("geneva_drive.worker")
 
 LEFT_AT_ONCE = 1
 """The exit status after a second signal."""
@@ -32,13 +35,17 @@ def handling_signals(on_first: Callable[[], None], on_second: Callable[[], None]
         return
     seen = 0
 
+    def first() -> None:
+        on_first()
+        logger.info("Told to stop: steps in hand are finished. A second signal leaves at once.")
+
     def handle(_signal: int, _frame: FrameType | None) -> None:
         nonlocal seen
         seen += 1
         # In threads of their own: the one that was interrupted may hold the very lock that they need, or be
         # in the middle of a statement on the same connection. Started the low way, which takes no lock.
         if seen == 1:
-            _thread.start_new_thread(on_first, ())
+            _thread.start_new_thread(first, ())
             return
         said = _thread.allocate_lock()
         said.acquire()
@@ -46,6 +53,7 @@ def handling_signals(on_first: Callable[[], None], on_second: Callable[[], None]
         def last_words() -> None:
             try:
                 on_second()
+                logger.warning("Told to stop again: leaving at once. Steps in hand will be begun anew.")
             finally:
                 said.release()
 

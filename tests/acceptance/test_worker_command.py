@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from django.core.management import ManagementUtility
@@ -27,6 +30,30 @@ def test_a_drained_worker_has_run_everything_to_its_end(launch: Launcher, room: 
     assert not StepExecution.objects.active().exists()
     assert not Process.objects.exists()
     assert "Worker stopped after 25 step(s)." in child.output()
+
+
+def test_a_worker_tells_of_each_step_and_of_its_end(launch: Launcher, room: Room) -> None:
+    workflow = Chain.start()
+
+    child = launch.worker("-v", "2")
+    until(lambda: len(room.notes()) == 5, "it has run", child=child)
+    child.signal(signal.SIGTERM)
+    child.finish()
+
+    for name in ("one", "two", "three", "four", "five"):
+        assert f"{workflow}: {name}, 0." in child.output()
+    assert "Told to stop: steps in hand are finished." in child.output()
+
+
+@pytest.mark.only_on("sqlite", reason="elsewhere a missing table is no error that could pass")
+def test_without_tables_a_worker_does_not_wait_for_them(launch: Launcher, tmp_path: Path) -> None:
+    names = {"default": str(tmp_path / "empty.sqlite3"), "other": str(tmp_path / "other.sqlite3")}
+
+    child = launch.worker("--drain", environment={"GENEVA_TEST_NAMES": json.dumps(names)})
+
+    assert child.wait() != 0
+    assert "out of reach" not in child.output()
+    assert "geneva_drive_process" in child.output() or "migrate" in child.output()
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])

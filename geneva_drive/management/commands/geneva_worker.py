@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from geneva_drive.management.selection import alias_of_option
+from geneva_drive.management.telling import show_logs, show_steps
 from geneva_drive.worker import Feeder, Worker
 
 
@@ -60,6 +61,10 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = alias_of_option(options["using"])
+        if options["verbosity"]:
+            show_logs(self.stderr)
+        if options["verbosity"] > 1:
+            show_steps(self.stdout)
         if options["feed_only"]:
             self._feed(using, options)
             return
