@@ -169,6 +169,13 @@ class TestPredeploy:
         (effect,) = [each for each in answer.json["effects"] if each["kind"] == "stranded"]
         assert effect["workflows"] == 1
         assert effect["step"] == ("gone" if what == "step" else None)
+        if what == "step":
+            assert effect["message"].startswith(
+                "1 stand at the step 'gone', which this code does not declare"
+            )
+        else:
+            assert effect["message"].startswith("1 are of this class, which this code does not declare")
+            assert "geneva_cancel --type testapp.Gone" in effect["remedy"]
 
     def test_names_a_completed_step_that_now_comes_later(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
