@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 
 from geneva_drive import Workflow, clock
+from geneva_drive.doctor import rows
 from geneva_drive.models import StepExecution
 from geneva_drive.selecting import Selection, error_classes
 from tests.worker.tables import Plan, analyze, empty, fill, plans
@@ -83,3 +84,11 @@ def test_classes_of_errors_come_from_the_index() -> None:
     for plan in plans(lambda: list(error_classes("default"))):
         assert plan.uses("geneva_execution_error"), plan
         assert not plan.reads_whole(EXECUTIONS), plan
+
+
+@pytest.mark.parametrize(("look", "index"), [(rows.stranded, None), (rows.failures, "geneva_workflow_ended")])
+def test_what_the_doctor_counts_is_found_by_an_index(look: Callable[[str], Any], index: str | None) -> None:
+    for plan in plans(lambda: list(look("default"))):
+        assert not plan.reads_whole(WORKFLOWS), plan
+        assert not plan.reads_whole(EXECUTIONS), plan
+        assert index is None or plan.uses(index), plan
