@@ -61,37 +61,40 @@ def in_progress(
         "dead": phrases.time(beat + settings.LEASE),
         "who": phrases.by(asked) if asked is not None else "",
     }
+    return _in_process(process, pausing=pausing, by_somebody=asked is not None, now=now) % told
+
+
+def _in_process(process: Process, *, pausing: bool, by_somebody: bool, now: datetime) -> str:
+    beat = clock.utc(process.heartbeat_at)
     if process.heartbeat_at < process.started_at:
         # What a forced exit writes, so that nobody waits for the lease. No beat was ever then.
-        sentence = _(
+        return _(
             "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which was made to end "
             "before its steps did: it will be recovered by the next housekeeping."
         )
-    elif beat + settings.LEASE <= now:
-        sentence = _(
+    if beat + settings.LEASE <= now:
+        return _(
             "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which has not "
             "beaten since %(beat)s and is held for dead: it will be recovered by the next housekeeping."
         )
-    elif now - beat > settings.LEASE / 2:
-        sentence = _(
+    if now - beat > settings.LEASE / 2:
+        return _(
             "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which has not "
             "beaten since %(beat)s; unless it beats, it will be recovered after %(dead)s."
         )
-    elif not pausing:
-        sentence = _(
+    if not pausing:
+        return _(
             "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which is alive."
         )
-    elif asked is None:
-        sentence = _(
+    if not by_somebody:
+        return _(
             "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
             "after that step."
         )
-    else:
-        sentence = _(
-            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
-            "after that step %(who)s."
-        )
-    return sentence % told
+    return _(
+        "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
+        "after that step %(who)s."
+    )
 
 
 def rerun(execution: StepExecution, ended: StepExecution | None) -> str | None:
