@@ -80,17 +80,22 @@ def _undeclared(alias: str) -> list[Effect]:
         # A body that runs now is old code's: that code finishes it, and only what follows is ours.
         running = found.states.get(WorkflowState.PERFORMING, 0)
         stopped = found.workflows - running
-        what = f"the step {found.step!r}" if found.step else "the class"
         remedy = (
             f"Leave a gravestone, {found.step} = removed_step(), or name the step that took its place: "
             f'formerly=["{found.step}"].'
             if found.step
-            else "Keep the class until its workflows have ended, or name it in another one's former_types."
+            else "Keep the class until its workflows have ended, name it in another one's former_types, or cancel "
+            f"them: geneva_cancel --type {found.type}."
         )
         if stopped:
-            message = f"{stopped} stand at {what}, which this code does not declare: they would pause."
+            message = (
+                f"{stopped} stand at the step {found.step!r}, which this code does not declare: they would pause."
+                if found.step
+                else f"{stopped} are of this class, which this code does not declare: they would pause."
+            )
             effects.append(Effect("stranded", found.type, found.step, stopped, message, remedy))
         if running:
+            what = f"the step {found.step!r}" if found.step else "a step of this class"
             message = (
                 f"{running} perform {what} now, which this code does not declare: old workers finish it; should "
                 "one die in the middle, recovery waits for the grace and then pauses."

@@ -171,6 +171,18 @@ def test_a_step_that_this_code_does_not_declare() -> None:
     )
 
 
+def test_a_step_that_this_code_does_not_declare_when_the_grace_has_passed() -> None:
+    workflow = Explained.start()
+    workflow.executions.update(step_name="newer")
+    run_next_step(workflow)
+    with travel(geneva.UNDEFINED_STEP_GRACE + timedelta(minutes=1)):
+        says(
+            workflow,
+            r"This code declares no step 'newer' in testapp\.Explained: it is put off since TIME, and pauses with "
+            r"the next look at it unless code runs that does\.",
+        )
+
+
 def test_a_class_that_this_code_does_not_declare() -> None:
     workflow = Explained.start()
     Workflow.objects.filter(pk=workflow.pk).update(type="testapp.FromNewerCode")
@@ -298,7 +310,8 @@ def test_paused_by_an_error() -> None:
     raises(KeyError("no stock"))
     workflow = run_next_step(Explained.start(), raise_errors=False)
     says(
-        workflow, r"It was paused at TIME since its step 'ship' failed with builtins\.KeyError: 'no stock'\."
+        workflow,
+        r"It was paused at TIME because its step 'ship' failed with builtins\.KeyError: 'no stock'\.",
     )
 
 
@@ -308,7 +321,8 @@ def test_paused_by_an_error_after_somebody_had_resumed_it() -> None:
     with travel(timedelta(minutes=1)):
         run_next_step(workflow, raise_errors=False)
     says(
-        workflow, r"It was paused at TIME since its step 'ship' failed with builtins\.KeyError: 'no stock'\."
+        workflow,
+        r"It was paused at TIME because its step 'ship' failed with builtins\.KeyError: 'no stock'\.",
     )
 
 
@@ -328,7 +342,18 @@ def test_paused_by_an_error_of_many_lines() -> None:
     raises(KeyError("a\nb" * 500))
     workflow = run_next_step(Explained.start(), raise_errors=False)
     says(
-        workflow, r"It was paused at TIME since its step 'ship' failed with builtins\.KeyError: .{200,300}\."
+        workflow,
+        r"It was paused at TIME because its step 'ship' failed with builtins\.KeyError: .{200,300}\.",
+    )
+
+
+def test_paused_by_an_error_whose_message_is_a_sentence() -> None:
+    raises(KeyError("unused"))
+    workflow = run_next_step(Explained.start(), raise_errors=False)
+    workflow.executions.update(error_message="Ada wants an address.")
+    says(
+        workflow,
+        r"It was paused at TIME because its step 'ship' failed with builtins\.KeyError: Ada wants an address\.",
     )
 
 
@@ -337,7 +362,7 @@ def test_paused_when_the_reattempts_were_used_up() -> None:
     workflow = run_to_end(Explained.start(), raise_errors=False)
     says(
         workflow,
-        r"It was paused at TIME since its step 'ship' failed with builtins\.OSError: no answer "
+        r"It was paused at TIME because its step 'ship' failed with builtins\.OSError: no answer "
         r"\(used up its reattempts: 1 in a row\)\.",
     )
 
@@ -357,7 +382,7 @@ def test_paused_by_crashes(settings: Any) -> None:
         recover("default")
     says(
         workflow,
-        r"It was paused at TIME since its step 'ship' failed with geneva_drive\.exceptions\.ProcessDied: .* "
+        r"It was paused at TIME because its step 'ship' failed with geneva_drive\.exceptions\.ProcessDied: .* "
         r"\(crashed 1 times in a row\)\.",
     )
 
@@ -369,7 +394,7 @@ def test_paused_by_a_step_that_nobody_declared(settings: Any) -> None:
     run_next_step(workflow, raise_errors=False)
     says(
         workflow,
-        r"It was paused at TIME since its step 'newer' failed with geneva_drive\.exceptions\.StepNotDefinedError: "
+        r"It was paused at TIME because its step 'newer' failed with geneva_drive\.exceptions\.StepNotDefinedError: "
         r".*\.",
     )
 
@@ -387,6 +412,17 @@ def test_gone() -> None:
     workflow = Explained.start()
     Workflow.objects.filter(pk=workflow.pk).delete()
     says(workflow, rf"Workflow {workflow.pk} is gone: its row has been deleted\.")
+
+
+@pytest.mark.parametrize("given", [1, None, "4711", Explained])
+def test_what_is_no_workflow_is_refused_with_what_to_give(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes a workflow, not .* Workflow\.objects\.get\(pk=\.\.\.\)"):
+        explain(given)
+
+
+def test_a_workflow_that_was_never_saved_is_refused_with_what_to_give() -> None:
+    with pytest.raises(ValueError, match=r"this Explained has not been saved\. start\(\) returns one"):
+        explain(Explained())
 
 
 def test_an_old_instance_is_looked_up_anew() -> None:

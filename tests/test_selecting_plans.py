@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 
 from geneva_drive import Workflow, clock
+from geneva_drive.doctor import rows
 from geneva_drive.models import StepExecution
 from geneva_drive.selecting import Selection, error_classes
 from tests.worker.tables import Plan, analyze, empty, fill, plans
@@ -24,6 +25,8 @@ OTHERWISE = {
     ("sqlite", "queue"),
     # They begin with the paused workflows, by the index of states.
     ("mysql", "error"),
+    # All ongoing ones are looked through, and here they are most of the table.
+    ("mysql", "stranded"),
 }
 """Databases that rather take another way to an answer."""
 
@@ -83,3 +86,13 @@ def test_classes_of_errors_come_from_the_index() -> None:
     for plan in plans(lambda: list(error_classes("default"))):
         assert plan.uses("geneva_execution_error"), plan
         assert not plan.reads_whole(EXECUTIONS), plan
+
+
+@pytest.mark.parametrize(("look", "index"), [(rows.stranded, None), (rows.failures, "geneva_workflow_ended")])
+def test_what_the_doctor_counts_is_found_by_an_index(look: Callable[[str], Any], index: str | None) -> None:
+    # The last one counts; those before go from type to type by the index.
+    plan: Plan = plans(lambda: list(look("default")))[-1]
+    assert not plan.reads_whole(EXECUTIONS), plan
+    if (connection.vendor, look.__name__) not in OTHERWISE:
+        assert not plan.reads_whole(WORKFLOWS), plan
+    assert index is None or plan.uses(index), plan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from geneva_drive import Workflow, step
-from geneva_drive.models import OperatorAction
+from geneva_drive.models import OperatorAction, StepExecution
 from geneva_drive.testing import assert_state, assert_step, run_next_step, run_to_end
 from tests.testapp.models import Order
 from tests.testapp.workflows import FiveSteps
@@ -113,6 +113,24 @@ def test_resume_at_an_unknown_step_fails_with_the_names_that_there_are(command: 
     assert "not defined" in answer.err
     assert "one, two, three, four, five" in answer.err
     assert_state(workflow, "paused")
+
+
+def test_stranded_ones_go_on_at_another_step_after_a_pause_with_the_same_filters(
+    command: Callable[..., Any],
+) -> None:
+    ready, paused = started(2)
+    paused.pause()
+    keys = [ready.pk, paused.pk]
+    StepExecution.objects.filter(workflow__in=keys).update(step_name="gone")
+    Workflow.objects.filter(pk__in=keys).update(next_step_name="gone")
+
+    answer = command("geneva_skip", ready.pk)
+    assert (answer.status, "Ways out: pause(), then resume_at()" in answer.err) == (1, True)
+    assert command("geneva_pause", "--stranded", "--state", "ready", "--no-input").status == 0
+    assert command("geneva_resume_at", "four", "--stranded", "--no-input").status == 0
+
+    for workflow in (ready, paused):
+        assert_state(run_to_end(workflow), "finished")
 
 
 def test_a_failed_step_is_tried_again_by_resume(command: Callable[..., Any]) -> None:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.management import call_command
-from django.test import override_settings
 
 from geneva_drive import Workflow
-from geneva_drive.models import Process, StepExecution
+from geneva_drive.models import StepExecution
 from geneva_drive.testing import run_next_step, run_to_end, travel
 from tests.management.test_actions import started, stumbled
 from tests.testapp.workflows import FiveSteps, Heroless
@@ -169,6 +168,13 @@ class TestPredeploy:
         (effect,) = [each for each in answer.json["effects"] if each["kind"] == "stranded"]
         assert effect["workflows"] == 1
         assert effect["step"] == ("gone" if what == "step" else None)
+        if what == "step":
+            assert effect["message"].startswith(
+                "1 stand at the step 'gone', which this code does not declare"
+            )
+        else:
+            assert effect["message"].startswith("1 are of this class, which this code does not declare")
+            assert "geneva_cancel --type testapp.Gone" in effect["remedy"]
 
     def test_names_a_completed_step_that_now_comes_later(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
@@ -205,58 +211,6 @@ class TestPredeploy:
         before = list(StepExecution.objects.values()), list(Workflow.objects.values())
         command("geneva_predeploy")
         assert (list(StepExecution.objects.values()), list(Workflow.objects.values())) == before
-
-
-class TestDoctor:
-    def test_finds_the_tables_in_order_and_no_worker(self, command: Callable[..., Any]) -> None:
-        findings = command("geneva_doctor", "--json").json
-        assert not [each for each in findings if each["level"] == "error"]
-        (processes,) = [each for each in findings if each["subject"] == "processes"]
-        assert (processes["level"], "No live process" in processes["message"]) == ("warning", True)
-        assert command("geneva_doctor").status == 0
-        assert command("geneva_doctor", "--strict").status == 1
-
-    def test_work_that_is_due_without_a_worker_is_an_error(self, command: Callable[..., Any]) -> None:
-        started()
-        answer = command("geneva_doctor")
-        assert answer.status == 1
-        assert "work is due" in answer.out
-        assert "geneva_worker" in answer.out
-
-    def test_names_a_queue_that_nobody_serves(self, command: Callable[..., Any]) -> None:
-        now = StepExecution.objects.first() or started()[0].executions.get()
-        Process.objects.create(
-            hostname="a",
-            pid=1,
-            kind="worker",
-            queues="mail",
-            started_at=now.created_at,
-            heartbeat_at=now.created_at,
-        )
-        answer = command("geneva_doctor")
-        assert answer.status == 1
-        assert "scheduled on default" in answer.out
-
-    def test_sees_dead_processes_overdue_and_stuck_rows(self, command: Callable[..., Any]) -> None:
-        first, second = started(2)
-        created = first.executions.get().created_at
-        Process.objects.create(hostname="a", pid=1, kind="worker", started_at=created, heartbeat_at=created)
-        StepExecution.objects.filter(workflow=second).update(state="in_progress", started_at=created)
-        with travel(timedelta(hours=2)):
-            findings = {each["subject"]: each for each in command("geneva_doctor", "--json").json}
-        assert {"overdue", "stuck"} <= set(findings)
-        assert "1 executions are overdue" in findings["overdue"]["message"]
-
-    def test_settings_that_contradict_each_other_are_told(self, command: Callable[..., Any]) -> None:
-        with override_settings(GENEVA_DRIVE={"STUCK_AFTER": timedelta(seconds=5)}):
-            out = command("geneva_doctor").out
-        assert "STUCK_AFTER" in out
-
-    def test_a_dispatcher_that_cannot_be_used_is_told(self, command: Callable[..., Any]) -> None:
-        with override_settings(GENEVA_DRIVE={"DISPATCHER": "nowhere.Dispatcher"}):
-            answer = command("geneva_doctor")
-        assert answer.status == 1
-        assert "nowhere.Dispatcher" in answer.out
 
 
 def test_every_command_helps_and_refuses_an_unknown_database(command: Callable[..., Any]) -> None:

@@ -61,15 +61,22 @@ def defined(workflow: Workflow, name: str | None, done: str) -> StepDefinition |
     Raises
     ------
     StepNotDefinedError
-        This code does not declare the step. The message names the ways out.
+        This code does not declare the step, or the class. The message names the ways out.
     """
     if name is None:
         return None
+    if not type(workflow)._geneva.is_startable:
+        raise StepNotDefinedError(
+            f"{workflow} cannot be {done}: {runnable(workflow)} Ways out: cancel(), declare the class again, or name "
+            "it in the former_types of the one that took its place."
+        )
     definition = workflow.steps.resolve(name)
     if definition is None:
+        is_paused = workflow.state == WorkflowState.PAUSED
+        resume_at = "resume_at() one of them" if is_paused else "pause(), then resume_at() one of them"
         raise StepNotDefinedError(
             f"{workflow} cannot be {done}: its step {name!r} is not defined in {workflow.type}. "
-            f"{runnable(workflow)} Ways out: resume_at() one of them, cancel(), or declare the step again; "
+            f"{runnable(workflow)} Ways out: {resume_at}, cancel(), or declare the step again; "
             f"next time leave a gravestone, {name} = removed_step(), where the step was."
         )
     return definition
@@ -77,6 +84,8 @@ def defined(workflow: Workflow, name: str | None, done: str) -> StepDefinition |
 
 def runnable(workflow: Workflow) -> str:
     """Say, for an error's message, at which steps a workflow can be resumed."""
+    if not type(workflow)._geneva.is_startable:
+        return f"This code declares no workflow class {workflow.type!r}."
     names = ", ".join(step.name for step in workflow.steps.runnable)
     if not names:
         return "This code declares no runnable step for it."

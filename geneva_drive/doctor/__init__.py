@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,45 +12,36 @@ from django.db import DatabaseError, connections, router
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.doctor import rows, tables
+from geneva_drive.doctor.finding import Finding
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.outbox import configured_dispatcher
 from geneva_drive.models import columns
-from geneva_drive.models.operator_action import OperatorAction
 from geneva_drive.models.process import Process
-from geneva_drive.models.signal import Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.states import ExecutionState
 
 __all__ = ["Finding", "examine"]
 
 _SKEW = timedelta(seconds=5)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes
-    ----------
-    level
-        "ok", "note", "warning" or "error".
-    subject
-        What was looked at, in a word or two.
-    """
-
-    level: str
-    subject: str
-    message: str
-    remedy: str = ""
-
-
 def examine(using: str | None = None) -> list[Finding]:
     """Look at everything; reads only. A part that cannot be looked at is itself a finding."""
     alias = using or router.db_for_read(Workflow)
     findings: list[Finding] = []
-    for look in (_tables, _hero_key, _settings, _dispatcher, _processes, _clock, _rows):
+    for look in (
+        tables.tables,
+        _hero_key,
+        _settings,
+        _dispatcher,
+        _processes,
+        _clock,
+        rows.rows,
+        rows.stranded,
+        rows.failures,
+    ):
         findings += _guarded(look, alias)
         if any(finding.subject == "tables" and finding.level == "error" for finding in findings):
             break  # nothing else can be asked of tables that are not there
@@ -64,38 +54,6 @@ def _guarded(look: Callable[[str], Iterator[Finding]], alias: str) -> list[Findi
         return list(look(alias))
     except (DatabaseError, GenevaDriveError) as error:
         return [Finding("error", name, f"It cannot be looked at: {error}", "See to the error first.")]
-
-
-def _tables(alias: str) -> Iterator[Finding]:
-    connection = connections[alias]
-    with connection.cursor() as cursor:
-        existing = set(connection.introspection.table_names(cursor))
-        for model in (Workflow, StepExecution, Signal, Process, OperatorAction):
-            table = model._meta.db_table
-            if table not in existing:
-                yield Finding(
-                    "error", "tables", f"The table {table} is missing.", f"Run migrate --database {alias}."
-                )
-                continue
-            real = {column.name for column in connection.introspection.get_table_description(cursor, table)}
-            # SQLite lists no generated columns there; what is unique on them is looked at below.
-            stored = [each for each in model._meta.concrete_fields if not getattr(each, "generated", False)]
-            for missing in sorted({str(each.column) for each in stored} - real):
-                yield Finding(
-                    "error",
-                    "tables",
-                    f"The column {table}.{missing} is missing.",
-                    f"Run migrate --database {alias}: the code is newer than the tables.",
-                )
-            names = set(connection.introspection.get_constraints(cursor, table))
-            wanted = [str(each.name) for each in (*model._meta.constraints, *model._meta.indexes)]
-            for missing in sorted(set(wanted) - names):
-                yield Finding(
-                    "error",
-                    "constraints",
-                    f"{missing} on {table} is missing: a guarantee or a fast look-up of the library is not held.",
-                    "Make it again, for example from sqlmigrate's output.",
-                )
 
 
 def _hero_key(alias: str) -> Iterator[Finding]:
@@ -208,32 +166,3 @@ def _clock(alias: str) -> Iterator[Finding]:
         yield Finding(
             "ok", "clock", f"This host and the database agree within {abs(skew.total_seconds()):.1f} s."
         )
-
-
-def _rows(alias: str) -> Iterator[Finding]:
-    now = clock.now(alias)
-    overdue = StepExecution.objects.using(alias).due(now - settings.OVERDUE_AFTER)
-    count = overdue[:10_000].count()
-    if count:
-        oldest = overdue.order_by("scheduled_for").values_list("scheduled_for", flat=True).first()
-        late = now - clock.utc(oldest) if oldest is not None else timedelta(0)
-        yield Finding(
-            "warning",
-            "overdue",
-            f"{count}{'+' if count == 10_000 else ''} executions are overdue by more than "
-            f"{settings.OVERDUE_AFTER}, the oldest by {str(late).split('.')[0]}.",
-            "Look for live processes on those queues; geneva_list --overdue lists the workflows.",
-        )
-    stuck = StepExecution.objects.using(alias).filter(
-        state=ExecutionState.IN_PROGRESS, process__isnull=True, started_at__lt=now - settings.STUCK_AFTER
-    )
-    count = stuck[:10_000].count()
-    if count:
-        yield Finding(
-            "warning",
-            "stuck",
-            f"{count} executions are in progress without a known process for more than {settings.STUCK_AFTER}.",
-            "geneva_housekeeping recovers them.",
-        )
-    if not count and not overdue.exists():
-        yield Finding("ok", "rows", "Nothing is overdue or stuck.")

@@ -1,0 +1,88 @@
+"""What is told of an attempt that runs after a crash, and of processes that were made to end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from geneva_drive.conf import settings as geneva
+from geneva_drive.execution.heartbeat import Heartbeat
+from geneva_drive.housekeeping import recover
+from geneva_drive.models import Process
+from geneva_drive.reports import explain
+from geneva_drive.testing import crash_at, run_next_step, travel
+from tests.test_explaining import Explained, crashed, raises, says, worker
+
+if TYPE_CHECKING:
+    from geneva_drive import Workflow
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _as_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Explained, "does", None)
+
+
+def crash_again(workflow: Workflow) -> None:
+    """Recover what is in progress, and begin it once more in a live process."""
+    recover("default")
+    with crash_at("performed"):
+        run_next_step(workflow)
+    workflow.executions.filter(state="in_progress").update(process=worker())
+
+
+def test_a_second_and_a_third_attempt_tell_of_the_crash_before() -> None:
+    workflow = crashed(None)
+    for number, later in ((2, 1), (3, 2)):
+        with travel((geneva.STUCK_AFTER + timedelta(minutes=1)) * later):
+            workflow.executions.filter(state="in_progress").update(process=None)
+            crash_again(workflow)
+            says(
+                workflow,
+                r"Its step 'ship' is in progress since TIME on box, process 17, which is alive\. It is attempt "
+                rf"{number} in a row: the one before it was recovered at TIME, since its process had died\.",
+            )
+
+
+def test_an_attempt_after_an_error_tells_of_no_crash() -> None:
+    raises(OSError("no answer"))
+    workflow = run_next_step(Explained.start())
+    workflow.executions.filter(state="scheduled").update(crashes=1)
+    Explained.does = None
+    with crash_at("performed"):
+        run_next_step(workflow)
+    workflow.executions.filter(state="in_progress").update(process=worker())
+
+    says(workflow, r"Its step 'ship' is in progress since TIME on box, process 17, which is alive\.")
+
+
+def test_a_first_attempt_costs_no_query_for_the_one_before() -> None:
+    workflow = crashed(worker())
+    with CaptureQueriesContext(
+        connection,
+    ) as first:
+        explain(workflow)
+    workflow.executions.update(crashes=1)
+    with CaptureQueriesContext(connection) as later:
+        explain(workflow)
+    assert len(later) == len(first) + 1
+
+
+def test_no_beat_is_told_from_before_the_process_was_there() -> None:
+    heartbeat: Any = Heartbeat("default", kind="worker")
+    heartbeat._register()
+    heartbeat.mark_dead()
+    process = Process.objects.get(pk=heartbeat.process_id)
+    assert process.heartbeat_at < process.started_at
+    Process.objects.update(hostname="box", pid=17)
+
+    says(
+        crashed(process),
+        r"Its step 'ship' is in progress since TIME on box, process 17, which was made to end before its steps did: "
+        r"it will be recovered by the next housekeeping\.",
+    )
