@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from geneva_drive.admin.actions import BY_NAME, Action, act_on
-from geneva_drive.admin.filters import selection_of
+from geneva_drive.admin.asking import selection_of
 from geneva_drive.admin.forms import ResumeAtForm
 from geneva_drive.admin.rendering import page, user_name
 from geneva_drive.admin.resuming import choices
@@ -94,10 +94,11 @@ def ask_many(
 ) -> HttpResponseBase:
     """Ask what the list's menu chose, for the ticked rows or for all that match."""
     model_admin.require(request, action.permission)
-    if request.POST.get("select_across") != "1":
-        return _ask(model_admin, request, action, queryset, query=request.GET.urlencode())
     query, using = request.GET.urlencode(), model_admin.alias(request)
-    matching = _all_that_match(query, None, using).apply(Workflow.objects.using(using), using)
+    selection = _all_that_match(query, None, using)  # refuses a wrong filter, for ticked rows also
+    if request.POST.get("select_across") != "1":
+        return _ask(model_admin, request, action, queryset, query=query)
+    matching = selection.apply(Workflow.objects.using(using), using)
     # What is added from now on was not counted, and is left alone.
     newest = matching.order_by("-pk").values_list("pk", flat=True).first()
     counted = matching.filter(pk__lte=newest) if newest is not None else matching.none()
