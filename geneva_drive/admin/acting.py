@@ -22,6 +22,7 @@ from django.utils.translation import ngettext
 from geneva_drive.admin.actions import BY_NAME, Action, act_on
 from geneva_drive.admin.asking import selection_of
 from geneva_drive.admin.forms import ResumeAtForm
+from geneva_drive.admin.refusals import forecast, why_not
 from geneva_drive.admin.rendering import page, user_name
 from geneva_drive.admin.resuming import choices
 from geneva_drive.models.workflow import Workflow
@@ -64,6 +65,8 @@ def act_on_one(
         for _key, message in failed:
             model_admin.tell(request, message, messages.ERROR)
         return HttpResponseRedirect(back)
+    impossible = why_not(action, workflow)
+    only = Workflow.objects.using(using).filter(pk=workflow.pk)
     return page(
         model_admin,
         request,
@@ -77,7 +80,7 @@ def act_on_one(
         post_url=request.path,
         back=back,
         next=request.POST.get("next") or request.GET.get("next") or "",
-        **_choices(action, form, Workflow.objects.using(using).filter(pk=workflow.pk), 1),
+        **({"impossible": impossible} if impossible else _choices(action, form, only, 1)),
     )
 
 
@@ -171,7 +174,7 @@ def _ask(
         submit=_("%(action)s: %(count)s") % what,
         post_url=model_admin.url("geneva_drive_act_on_many", action.name),
         back=_list_url(model_admin, query),
-        **_choices(action, form, chosen, count),
+        **(forecast(action, chosen, count) or _choices(action, form, chosen, count)),
     )
 
 
