@@ -63,7 +63,9 @@ def act_on_one(
         if done:
             model_admin.tell(request, _("%(action)s: done.") % {"action": action.title})
         for _key, message in failed:
-            model_admin.tell(request, message, messages.ERROR)
+            # Django begins each message with a capital: a workflow's label must not stand there.
+            text = _("%(action)s: refused. %(message)s") % {"action": action.title, "message": message}
+            model_admin.tell(request, text, messages.ERROR)
         return HttpResponseRedirect(back)
     impossible = why_not(action, workflow)
     only = Workflow.objects.using(using).filter(pk=workflow.pk)

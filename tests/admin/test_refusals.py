@@ -125,7 +125,7 @@ def test_a_page_that_asks_says_at_once_what_doing_it_would_say(
     elif action.name == "signal":
         assert reason.removesuffix("a signal reaches nobody.") in refused[0]
     elif make is not of_a_lost_class or action.name != "resume_at":
-        assert refused == [reason]
+        assert refused == [f"{action.title}: refused. {reason}"]
 
 
 def test_a_form_that_is_sent_wrong_says_so_too(admin_client_: Client) -> None:
