@@ -20,8 +20,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from geneva_drive.admin.actions import BY_NAME, Action, act_on
-from geneva_drive.admin.filters import selection_of
+from geneva_drive.admin.asking import selection_of
 from geneva_drive.admin.forms import ResumeAtForm
+from geneva_drive.admin.refusals import forecast, why_not
 from geneva_drive.admin.rendering import page, user_name
 from geneva_drive.admin.resuming import choices
 from geneva_drive.models.workflow import Workflow
@@ -62,8 +63,12 @@ def act_on_one(
         if done:
             model_admin.tell(request, _("%(action)s: done.") % {"action": action.title})
         for _key, message in failed:
-            model_admin.tell(request, message, messages.ERROR)
+            # Django begins each message with a capital: a workflow's label must not stand there.
+            text = _("%(action)s: refused. %(message)s") % {"action": action.title, "message": message}
+            model_admin.tell(request, text, messages.ERROR)
         return HttpResponseRedirect(back)
+    impossible = why_not(action, workflow)
+    only = Workflow.objects.using(using).filter(pk=workflow.pk)
     return page(
         model_admin,
         request,
@@ -77,7 +82,7 @@ def act_on_one(
         post_url=request.path,
         back=back,
         next=request.POST.get("next") or request.GET.get("next") or "",
-        **_choices(action, form, Workflow.objects.using(using).filter(pk=workflow.pk), 1),
+        **({"impossible": impossible} if impossible else _choices(action, form, only, 1)),
     )
 
 
@@ -94,10 +99,11 @@ def ask_many(
 ) -> HttpResponseBase:
     """Ask what the list's menu chose, for the ticked rows or for all that match."""
     model_admin.require(request, action.permission)
-    if request.POST.get("select_across") != "1":
-        return _ask(model_admin, request, action, queryset, query=request.GET.urlencode())
     query, using = request.GET.urlencode(), model_admin.alias(request)
-    matching = _all_that_match(query, None, using).apply(Workflow.objects.using(using), using)
+    selection = _all_that_match(query, None, using)  # refuses a wrong filter, for ticked rows also
+    if request.POST.get("select_across") != "1":
+        return _ask(model_admin, request, action, queryset, query=query)
+    matching = selection.apply(Workflow.objects.using(using), using)
     # What is added from now on was not counted, and is left alone.
     newest = matching.order_by("-pk").values_list("pk", flat=True).first()
     counted = matching.filter(pk__lte=newest) if newest is not None else matching.none()
@@ -170,7 +176,7 @@ def _ask(
         submit=_("%(action)s: %(count)s") % what,
         post_url=model_admin.url("geneva_drive_act_on_many", action.name),
         back=_list_url(model_admin, query),
-        **_choices(action, form, chosen, count),
+        **(forecast(action, chosen, count) or _choices(action, form, chosen, count)),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempt", "attempts", "progress_in_words"]
 
+_LONGEST_MESSAGE = 120
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -32,6 +35,8 @@ class Attempt:
     left, width
         Of its bar, in steps of five per cent: a strict Content-Security-Policy allows classes and no inline
         style.
+    error, traceback
+        What is shown at once, and what is shown below it: no message a second time.
     parts
         What each of its executions did, where there are more than one.
     """
@@ -40,6 +45,7 @@ class Attempt:
     started: Any
     pill: Any
     error: str
+    traceback: str
     tone: str
     took: str
     left: int
@@ -78,7 +84,8 @@ def _line(chain: Chain, first: datetime, whole: timedelta, now: datetime) -> Att
         execution=last,
         started=relative(chain.first.started_at or last.scheduled_for, now),
         pill=_pill(last),
-        error=(last.error_class or "").rsplit(".", 1)[-1],
+        error=_error(last),
+        traceback="\n\n".join(_below(last)),
         tone=tone(str(last.outcome or last.state)),
         took=in_words(sum(worked, timedelta(0))) if worked else "-",
         left=left,
@@ -87,6 +94,19 @@ def _line(chain: Chain, first: datetime, whole: timedelta, now: datetime) -> Att
         parts=[_part(each, now) for each in chain.executions] if len(chain.executions) > 1 else [],
         details=_details(last),
     )
+
+
+def _error(execution: StepExecution) -> str:
+    name = (execution.error_class or "").rsplit(".", 1)[-1]
+    message = Truncator(execution.error_message or "").chars(_LONGEST_MESSAGE)
+    return f"{name}: {message}" if message else name
+
+
+def _below(execution: StepExecution) -> list[str]:
+    message = execution.error_message or ""
+    # A browser would show its lines as one.
+    is_cut = len(message) > _LONGEST_MESSAGE or "\n" in message
+    return [each for each in (message if is_cut else "", execution.error_traceback or "") if each]
 
 
 def _pill(execution: StepExecution) -> str:

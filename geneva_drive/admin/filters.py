@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib.admin import SimpleListFilter
-from django.contrib.admin.options import IncorrectLookupParameters
-from django.core.exceptions import BadRequest
 from django.http import HttpRequest
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
@@ -21,7 +20,7 @@ from geneva_drive.models.workflow import Workflow
 from geneva_drive.selecting import Selection
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
-__all__ = ["FILTERS", "selection_of"]
+__all__ = ["FILTERS"]
 
 _CHOICES = 100
 _NEWEST_PAUSED = 500
@@ -47,12 +46,27 @@ class _Filter(SimpleListFilter):
             return queryset
         try:
             return Selection(**{self.part: self.read(value, queryset.db)}).apply(queryset, queryset.db)
-        except ValueError as error:
-            raise IncorrectLookupParameters(error) from error
+        except ValueError:
+            # Django would lead to the list of everything; the list says what is wrong, and is empty.
+            return queryset.none()
 
     @classmethod
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
+        """Return the part of the selection.
+
+        Raises
+        ------
+        ValueError
+            The value means nothing. The message says what one looks like.
+        """
         return value
+
+
+def _meaning(value: str, meanings: dict[str, Any]) -> Any:
+    if value not in meanings:
+        words = {"value": value, "choices": ", ".join(meanings)}
+        raise ValueError(gettext("'%(value)s' is none of these: %(choices)s.") % words)
+    return meanings[value]
 
 
 class TypeFilter(_Filter):
@@ -72,7 +86,8 @@ class StateFilter(_Filter):
 
     @classmethod
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        return tuple(str(state) for state in ONGOING) if value == "ongoing" else (value,)
+        ongoing = tuple(str(state) for state in ONGOING)
+        return _meaning(value, {"ongoing": ongoing, **{state: (state,) for state in WorkflowState.values}})
 
 
 class StepFilter(_Filter):
@@ -154,7 +169,8 @@ class OverdueFilter(_Filter):
 
     @classmethod
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        return {"long": settings.OVERDUE_AFTER, "day": timedelta(days=1)}.get(value, timedelta(0))
+        meanings = {"any": timedelta(0), "long": settings.OVERDUE_AFTER, "day": timedelta(days=1)}
+        return _meaning(value, meanings)
 
 
 class WaitingFilter(_Filter):
@@ -165,7 +181,7 @@ class WaitingFilter(_Filter):
 
     @classmethod
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        return settings.WAITING_TOO_LONG if value == "long" else timedelta(0)
+        return _meaning(value, {"any": timedelta(0), "long": settings.WAITING_TOO_LONG})
 
 
 class StrandedFilter(_Filter):
@@ -176,7 +192,7 @@ class StrandedFilter(_Filter):
 
     @classmethod
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        return value == "yes"
+        return _meaning(value, {"yes": True})
 
 
 _SPANS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
@@ -191,9 +207,9 @@ class _Since(_Filter):
         ]
 
     @classmethod
-    def read(cls, value: str, using: str) -> datetime | None:
-        span = _SPANS.get(value)
-        return None if span is None else clock.now(using) - span
+    def read(cls, value: str, using: str) -> datetime:
+        span: timedelta = _meaning(value, _SPANS)
+        return clock.now(using) - span
 
 
 class CreatedFilter(_Since):
@@ -218,20 +234,3 @@ FILTERS: tuple[type[_Filter], ...] = (
     CreatedFilter,
     MovedFilter,
 )
-
-
-def selection_of(parameters: Any, using: str, *, up_to: Any = None) -> Selection:
-    """Return the selection that a list's query string asks for."""
-    parts: dict[str, Any] = {"up_to": up_to}
-    for each in FILTERS:
-        value = parameters.get(each.parameter_name)
-        if value:
-            parts[each.part] = each.read(value, using)
-    if parameters.get("q"):
-        parts["search"] = parameters["q"]
-    selection = Selection(**parts)
-    try:
-        selection.apply(Workflow.objects.using(using), using)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
-    return selection

@@ -9,6 +9,7 @@ from django import forms
 from django.contrib.contenttypes.models import ContentType
 from django.utils.translation import gettext_lazy as _
 
+from geneva_drive.admin.heroes import possible_heroes
 from geneva_drive.admin.widgets import JSONTextarea
 from geneva_drive.definition.matchers import LONGEST_SIGNAL_NAME
 from geneva_drive.exceptions import GenevaDriveError
@@ -121,8 +122,7 @@ class StartForm(ReasonForm):
         self.using = using
         labels = sorted(cls._geneva.label for cls in registry.all() if cls is not BulkAction)
         self.fields["type"].choices = [(label, label) for label in labels]  # type: ignore[attr-defined]
-        known = ContentType.objects.using(using).order_by("app_label", "model")
-        self.fields["hero_model"].queryset = known  # type: ignore[attr-defined]
+        self.fields["hero_model"].queryset = possible_heroes(using)  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}

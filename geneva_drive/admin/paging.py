@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from django.contrib import messages
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.http import HttpRequest
 
 from geneva_drive import clock
+from geneva_drive.admin.asking import KNOWN, faults
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ACTIVE, ExecutionState, WorkflowState
 
@@ -29,10 +32,26 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
 
 
 class WorkflowChangeList(ChangeList):
-    """Fetches what the columns show in two queries a page."""
+    """Fetches what the columns show in two queries a page, and lists nothing by what it does not understand."""
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
+        self.faults = faults(request.GET, self.root_queryset.db)
+        # What Django does not know it would answer with the list of everything; so it never sees it.
+        self.filter_params = {name: values for name, values in self.filter_params.items() if name in KNOWN}
+        found = super().get_queryset(request, exclude_parameters)
+        return found.none() if self.faults else found
 
     def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
+        if request.method == "GET":
+            for fault in self.faults:
+                messages.error(request, fault)
+        try:
+            super().get_results(request)
+        except IncorrectLookupParameters:
+            # There is no such page, or no longer: rows move on while somebody pages.
+            paginator = self.model_admin.get_paginator(request, self.queryset, self.list_per_page)
+            self.page_num = paginator.num_pages
+            super().get_results(request)
         self.is_capped = self.result_count >= MOST
         found: Any = list(self.result_list)
         self.result_list = found

@@ -155,7 +155,8 @@ class TestOne:
         (workflow,) = started()
         workflow.cancel()
         response = admin_client_.post(url(ACT, workflow.pk, "pause"), follow=True)
-        assert "is canceled and cannot be paused" in text(response)
+        page = text(response)
+        assert f"Pause: refused. {workflow} is canceled and cannot be paused" in page
 
     def test_run_now_and_reschedule_move_the_scheduled_step(self, admin_client_: Client) -> None:
         (workflow,) = started()

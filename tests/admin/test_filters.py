@@ -1,0 +1,112 @@
+"""What the list does with a filter that it does not understand: nothing, and it says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.test import Client
+
+from geneva_drive import Workflow
+from geneva_drive.models import StepExecution
+from geneva_drive.testing import assert_state
+from geneva_drive.workflows import BulkAction
+from tests.admin.conftest import url
+from tests.admin.test_pages import LIST, text
+from tests.management.test_actions import started, stumbled
+
+pytestmark = pytest.mark.django_db
+
+MANY = "geneva_drive_act_on_many"
+
+WRONG = {
+    "hero=zzz": "write app.model:key, for example shop.order:42",
+    "hero=shop.order:1": "there is no model shop.order",
+    "hero=testapp.order:abc": "is no key of testapp.order",
+    "hero=%20": "write app.model:key",
+    "state=foo": "'foo' is none of these: ongoing, ready, performing, paused, finished, canceled.",
+    "overdue=foo": "'foo' is none of these: any, long, day.",
+    "waiting=foo": "'foo' is none of these: any, long.",
+    "stranded=foo": "'foo' is none of these: yes.",
+    "created=foo": "'foo' is none of these: hour, day, week.",
+    "moved=foo": "'foo' is none of these: hour, day, week.",
+    "type=testapp.Nothing": "write app_label.ClassName",
+    "step=nowhere": "choose a type",
+    "step=nowhere&type=testapp.FiveSteps": "is no step of testapp.FiveSteps: write one of one, two",
+    "tried=nowhere": "choose a type",
+    "error=NoSuchError": "write an error's class, for example builtins.ValueError",
+    "queue=nowhere": "There is something on: default.",
+    "step=a%00b": "NUL",
+    "q=a%00b": "NUL",
+    "id=abc": "there is no such filter. There are: state, type",
+    "state__exact=paused": "there is no such filter",
+    "executions__workflow__id=1": "there is no such filter",
+    "e=1": "A filter in the list",
+    "state=ready&overdue=foo": "'foo' is none of these",
+}
+EACH = pytest.mark.parametrize("query", WRONG)
+
+
+def listed(response: Any) -> set[Any]:
+    return {each.pk for each in response.context["cl"].result_list}
+
+
+@EACH
+def test_a_wrong_value_lists_nothing_and_says_what_a_right_one_is(admin_client_: Client, query: str) -> None:
+    started(2)
+    stumbled()
+    response = admin_client_.get(f"{url(LIST)}?{query}")
+    text(response)
+    assert listed(response) == set()
+    told = " ".join(str(each) for each in response.context["messages"])
+    assert WRONG[query] in told
+    assert "nothing is listed" in told
+
+
+@EACH
+def test_nothing_is_done_to_all_that_match_a_wrong_value(admin_client_: Client, query: str) -> None:
+    (workflow,) = started()
+    stumbled()
+    chosen = {"action": "cancel", ACTION_CHECKBOX_NAME: [workflow.pk]}
+    for more in ({}, {"select_across": "1"}):
+        assert admin_client_.post(f"{url(LIST)}?{query}", {**chosen, **more}).status_code == 400
+    answer = {"across": "1", "query": query, "up_to": workflow.pk, "reason": "so"}
+    assert admin_client_.post(url(MANY, "cancel"), answer).status_code == 400
+    assert not BulkAction.objects.exists()
+    assert_state(workflow, "ready")
+
+
+def test_several_wrong_values_are_all_told(admin_client_: Client) -> None:
+    response = admin_client_.get(url(LIST), {"hero": "zzz", "overdue": "foo"})
+    assert len(list(response.context["messages"])) == 2
+
+
+def test_the_links_of_the_page_lead_out_of_what_is_not_understood(admin_client_: Client) -> None:
+    response = admin_client_.get(url(LIST), {"nonsense": "1", "state": "ready"})
+    assert "nonsense=1" not in text(response)
+
+
+@pytest.mark.parametrize("query", ["hero=", "state=", "q=", "p=1", "all=", "o=1", "queue=default"])
+def test_what_asks_for_nothing_and_what_is_known_is_no_fault(admin_client_: Client, query: str) -> None:
+    (workflow,) = started()
+    response = admin_client_.get(f"{url(LIST)}?{query}")
+    assert listed(response) == {workflow.pk}
+    assert not list(response.context["messages"])
+
+
+def test_names_that_only_rows_know_are_understood(admin_client_: Client) -> None:
+    (workflow,) = started()
+    StepExecution.objects.filter(workflow=workflow).update(step_name="gone", queue="gone")
+    Workflow.objects.filter(pk=workflow.pk).update(type="testapp.Gone", next_step_name="gone")
+    for query in ("type=testapp.Gone", "step=gone", "tried=gone", "queue=gone"):
+        response = admin_client_.get(f"{url(LIST)}?{query}")
+        assert listed(response) == {workflow.pk}, query
+        assert not list(response.context["messages"]), query
+
+
+def test_a_page_beyond_the_last_is_the_last(admin_client_: Client) -> None:
+    started(51)
+    response = admin_client_.get(url(LIST), {"p": "9"})
+    assert response.context["cl"].page_num == 2
+    assert len(listed(response)) == 1
