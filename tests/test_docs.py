@@ -76,6 +76,8 @@ def project(
         shutil.copytree(template, folder)
         begun = Project(folder, database)
         begun.empty_the_tables()
+        if page.takes_the_workflow_for_granted:
+            begun.have_the_workflow()
         yield begun
         begun.close_shell()
         return

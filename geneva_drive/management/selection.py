@@ -1,41 +1,22 @@
-"""What the commands share: choosing workflows, acting on them, saying how it went."""
+"""Which workflows a command is about: the filters, and what is a typing error in them."""
 
 from __future__ import annotations
 
 import argparse
-import getpass
-import json
 import re
-import sys
-from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections, router
+from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive import clock
-from geneva_drive.exceptions import GenevaDriveError
+from geneva_drive.management.base import MISUSE, LookingCommand
+from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import Selection
-from geneva_drive.states import WorkflowState
+from geneva_drive.selecting import Selection, error_classes
+from geneva_drive.states import ONGOING, WorkflowState
 
-__all__ = [
-    "FAILED",
-    "MISUSE",
-    "ActionCommand",
-    "LookingCommand",
-    "SelectingCommand",
-    "alias_of_option",
-    "duration",
-    "workflow_key",
-]
-
-FAILED = 1
-"""Exit status: some rows failed."""
-MISUSE = 2
-"""Exit status: wrong use; nothing was done."""
+__all__ = ["SelectingCommand", "duration", "selection_of"]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -46,23 +27,6 @@ def duration(text: str) -> timedelta:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration. Write 90s, 30m, 2h, 3d or 1w.")
     return timedelta(**{_UNITS[match[2] or "s"]: float(match[1])})
-
-
-def alias_of_option(using: str | None) -> str:
-    """Return the alias to work on, or refuse one that is not configured."""
-    if using is not None and using not in connections:
-        raise CommandError(
-            f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=MISUSE
-        )
-    return using or router.db_for_write(Workflow)
-
-
-def workflow_key(text: str) -> Any:
-    """Return the key that is meant, or refuse what is none."""
-    try:
-        return Workflow._meta.pk.to_python(text)
-    except ValidationError as error:
-        raise CommandError(f"{text!r} is no workflow id.", returncode=MISUSE) from error
 
 
 def add_filters(parser: CommandParser) -> None:
@@ -131,27 +95,6 @@ def selection_of(options: dict[str, Any], using: str) -> Selection:
     )
 
 
-def select(options: dict[str, Any], using: str) -> Any:
-    """Return the queryset that the filters describe."""
-    try:
-        return selection_of(options, using).apply(Workflow.objects.using(using), using)
-    except ValueError as error:
-        raise CommandError(f"--hero {error}", returncode=MISUSE) from error
-
-
-class LookingCommand(BaseCommand):
-    """A command for operators."""
-
-    requires_system_checks: list[str] = []  # a command for emergencies must run when a check complains
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--json", action="store_true", help="Write JSON.")
-        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
-
-    def write_json(self, value: Any) -> None:
-        self.stdout.write(json.dumps(value, default=str, ensure_ascii=False))
-
-
 class SelectingCommand(LookingCommand):
     """A command about some workflows."""
 
@@ -159,115 +102,48 @@ class SelectingCommand(LookingCommand):
         super().add_arguments(parser)
         add_filters(parser)
 
-
-class ActionCommand(SelectingCommand):
-    """A command that does one thing to some workflows, named by ids or by filters."""
-
-    verb = ""
-    """What it does, for messages: "pause"."""
-    done = ""
-    """What has been done: "paused"."""
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("ids", nargs="*", metavar="ID", help="Workflows; leave out to choose by filters.")
-        super().add_arguments(parser)
-        parser.add_argument("--dry-run", action="store_true", help="Only say what would be done.")
-        parser.add_argument(
-            "--no-input", "--noinput", action="store_false", dest="interactive", help="Do not ask."
-        )
-        parser.add_argument("--by", help="Who does it, for the record. Default: this host's user.")
-        parser.add_argument("--reason", default="", help="Why, for the record.")
-
-    def act(self, workflow: Workflow, options: dict[str, Any]) -> None:
-        """Do it to one workflow."""
-        raise NotImplementedError
-
-    def describe(self, options: dict[str, Any]) -> str:  # noqa: ARG002 - for subclasses
-        """Return what would be done, to put before "N workflows"."""
-        return self.verb
-
-    def prepare(self, options: dict[str, Any]) -> None:
-        """Refuse wrong options before anything is looked up."""
-
-    def handle(self, *_args: Any, **options: Any) -> None:
-        using = alias_of_option(options["using"])
-        self.prepare(options)
-        options["by"] = options["by"] or _host_user()
-        keys = self._keys(options, using)
-        if options["dry_run"]:
-            self._report_dry_run(keys, options)
-            return
-        if not options["ids"]:
-            self._confirm(len(keys), options)
-        results = list(self._each(keys, options, using))
-        failed = [result for result in results if result["error"] is not None]
-        if options["json"]:
-            self.write_json({"done": len(results) - len(failed), "failed": len(failed), "results": results})
-        else:
-            for result in failed:
-                self.stderr.write(f"{result['id']}: {result['error']}")
-            self.stdout.write(f"{len(results) - len(failed)} {self.done}, {len(failed)} failed.")
-        if failed:
-            raise SystemExit(FAILED)
-
-    def _keys(self, options: dict[str, Any], using: str) -> list[Any]:
-        if options["ids"] and selection_of(options, using):
-            raise CommandError("Give ids or filters, not both.", returncode=MISUSE)
-        if options["ids"]:
-            return [workflow_key(each) for each in options["ids"]]
-        if not selection_of(options, using):
-            raise CommandError(
-                f"Which workflows? Give ids or filters; see geneva_{self.verb} --help.", returncode=MISUSE
-            )
-        return list(select(options, using).order_by("pk").values_list("pk", flat=True))
-
-    def _report_dry_run(self, keys: list[Any], options: dict[str, Any]) -> None:
-        if options["json"]:
-            self.write_json({"would": self.describe(options), "ids": keys})
-            return
-        self.stdout.write(f"Would {self.describe(options)} {len(keys)} workflow(s).")
-        for key in keys[:20]:
-            self.stdout.write(f"  {key}")
-        if len(keys) > 20:
-            self.stdout.write(f"  … and {len(keys) - 20} more")
-
-    def _confirm(self, count: int, options: dict[str, Any]) -> None:
-        if not options["interactive"] or not count:
-            return
-        if not sys.stdin.isatty():
-            raise CommandError(
-                f"This would {self.describe(options)} {count} workflow(s), and there is nobody to ask. Add "
-                "--no-input, or --dry-run to look first.",
-                returncode=MISUSE,
-            )
-        if input(f"{self.describe(options)} {count} workflow(s)? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise CommandError("Nothing was done.", returncode=MISUSE)
-
-    def _each(self, keys: list[Any], options: dict[str, Any], using: str) -> Iterator[dict[str, Any]]:
-        show = self._progress(len(keys), options)
-        for number, key in enumerate(keys, 1):
-            workflow = Workflow.objects.using(using).filter(pk=key).first()
-            error: str | None = None
-            if workflow is None:
-                error = f"there is no workflow {key} in {using!r}"
-            else:
-                try:
-                    self.act(workflow, options)
-                except GenevaDriveError as refused:
-                    error = str(refused)
-            show(number)
-            yield {"id": key, "error": error, "state": workflow.state if workflow is not None else None}
-
-    def _progress(self, total: int, options: dict[str, Any]) -> Callable[[int], None]:
-        def show(number: int) -> None:
-            if total >= 200 and number % 100 == 0 and not options["json"]:
-                self.stderr.write(f"{number} of {total}")
-
-        return show
+    def select(self, options: dict[str, Any], using: str) -> Any:
+        """Return the queryset that the filters describe; refuse what nothing can ever match."""
+        selection = selection_of(options, using)
+        if selection.type:
+            _check_type(selection.type, using)
+        if selection.step:
+            _check_step(selection.step, selection.type, using)
+        if selection.error and not _has_ended_with(selection.error, using):
+            self.stderr.write(f"No attempt has ended with an error of a class {selection.error!r}.")
+        try:
+            return selection.apply(Workflow.objects.using(using), using)
+        except ValueError as error:
+            raise CommandError(f"--hero {error}", returncode=MISUSE) from error
 
 
-def _host_user() -> str:
-    try:
-        return f"{getpass.getuser()} (command line)"
-    except (KeyError, OSError):
-        return "command line"
+def _check_type(label: str, using: str) -> None:
+    if registry.get(label) is not None or Workflow.objects.using(using).filter(type=label).exists():
+        return
+    known = ", ".join(cls._geneva.label for cls in registry.all()) or "none"
+    raise CommandError(
+        f"--type {label}: no class and no workflow has this type. Declared are: {known}.", returncode=MISUSE
+    )
+
+
+def _check_step(name: str, label: str | None, using: str) -> None:
+    rows, classes = Workflow.objects.using(using), registry.all()
+    if label:
+        known = registry.get(label)
+        rows = rows.of_type(label)
+        classes = tuple(cls for cls in classes if known is not None and issubclass(cls, known))
+    if any(cls.steps.resolve(name) is not None for cls in classes):
+        return
+    if rows.filter(next_step_name=name, state__in=ONGOING).exists():
+        return
+    where = f"{label} has" if label else "no class has"
+    steps = ", ".join(dict.fromkeys(each for cls in classes for each in cls.steps.names)) if label else ""
+    raise CommandError(
+        f"--step {name}: {where} {'no ' if label else 'a '}step of this name, and no workflow stands at one."
+        + (f" Declared are: {steps}." if steps else ""),
+        returncode=MISUSE,
+    )
+
+
+def _has_ended_with(name: str, using: str) -> bool:
+    return any(each == name or each.endswith(f".{name}") for each in error_classes(using))

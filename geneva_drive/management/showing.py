@@ -15,10 +15,13 @@ from geneva_drive.states import ExecutionState
 from geneva_drive.story import StepLine, Story, duration_of
 
 if TYPE_CHECKING:
+    from geneva_drive.models.operator_action import OperatorAction
     from geneva_drive.models.signal import Signal
 
 __all__ = ["show"]
 
+_MOST = 200
+"""Characters of an error's message."""
 _MARKS = {
     "done": "✓",
     "skipped": "»",
@@ -80,7 +83,7 @@ def show(story: Story, signals: list[Signal], stdout: Any, *, errors: bool) -> N
     if story.actions:
         screen.heading("Done by hand")
         rows = [
-            (ago(clock.utc(each.created_at), now), each.action, each.actor or "somebody", each.reason)
+            (ago(clock.utc(each.created_at), now), _done(each), each.actor or "somebody", each.reason)
             for each in story.actions
         ]
         screen.table(("when", "what", "who", "reason"), rows, [""] * len(rows))
@@ -93,11 +96,22 @@ def _errors(story: Story, screen: _Screen, *, whole: bool) -> None:
     screen.heading("Errors")
     for each in failed:
         message = each.error_message or ""
-        shown = message if whole else message.split("\n", 1)[0][:200]
+        shown = message if whole else _beginning(message)
         screen.line(f"  {each.step_name}: {each.error_class}: {shown}", "red")
         if whole and each.error_traceback:
             for text in each.error_traceback.rstrip().split("\n"):
                 screen.line(f"      {text}", "dim")
+
+
+def _beginning(message: str) -> str:
+    first, _, rest = message.partition("\n")
+    return f"{first[:_MOST].rstrip()}…" if rest or len(first) > _MOST else first
+
+
+def _done(action: OperatorAction) -> str:
+    after = action.after if isinstance(action.after, dict) else {}
+    # Where resume_at went, and to when reschedule moved it.
+    return " ".join([action.action, *(str(after[name]) for name in ("step", "at") if after.get(name))])
 
 
 def _style(word: Any) -> str:
@@ -119,7 +133,7 @@ def _attempt(chain: Chain, now: datetime) -> tuple[str, ...]:
     when = ago(clock.utc(first.started_at), now) if first.started_at else ""
     if last.state == ExecutionState.SCHEDULED:
         ahead = clock.utc(last.scheduled_for) - now
-        when = f"due in {in_words(ahead)}" if ahead.total_seconds() > 0 else f"due since {in_words(-ahead)}"
+        when = f"due in {in_words(ahead)}" if ahead.total_seconds() > 0 else f"due for {in_words(-ahead)}"
     took = [each for execution in chain.executions if (each := duration_of(execution, now)) is not None]
     ended = f"{last.state}/{last.outcome}" if last.outcome else str(last.state)
     progress = chain.progress

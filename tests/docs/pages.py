@@ -73,6 +73,13 @@ class Page:
         """What is run of it, in order."""
         return [block for block in self.blocks if block.language in RUN and block.not_run is None]
 
+    @property
+    def takes_the_workflow_for_granted(self) -> bool:
+        """Whether its commands name the order's workflow, and no code of it declares one."""
+        texts = [(block.language, block.text) for block in self.runs]
+        named = any(language == "sh" and "shop.OrderWorkflow" in text for language, text in texts)
+        return named and not any("class OrderWorkflow" in text for _, text in texts)
+
 
 def pages() -> list[Page]:
     """Every page: the README and the documentation."""

@@ -28,6 +28,20 @@ class Order(models.Model):
     withdrawn = models.BooleanField(default=False)
 """
 
+WORKFLOW = """
+from geneva_drive import Workflow, step
+
+
+class OrderWorkflow(Workflow):
+    hero_model = "shop.Order"
+
+    @step
+    def charge(self): ...
+
+    @step
+    def ship(self): ...
+"""
+
 
 class Project:
     """A folder with, sooner or later, a ``manage.py``.
@@ -67,6 +81,10 @@ class Project:
 
     def empty_the_tables(self) -> None:
         self._python("manage.py", "flush", "--no-input")
+
+    def have_the_workflow(self) -> None:
+        """The class that a page's commands name and its code does not declare: commands refuse what nobody has."""
+        self.write("shop/workflows.py", WORKFLOW)
 
     # -- what blocks ask for
 

@@ -55,6 +55,7 @@ def stumbled() -> Stumbling:
         ("geneva_resume_at", ["four"], "pause", "ready"),
         ("geneva_skip", [], None, "ready"),
         ("geneva_cancel", [], None, "canceled"),
+        ("geneva_reschedule", ["now"], None, "ready"),
     ],
 )
 def test_an_action_on_ids_moves_them_and_writes_down_who_and_why(
@@ -89,10 +90,52 @@ def test_one_that_fails_is_named_and_the_others_are_done(command: Callable[..., 
 
     assert answer.status == 1
     assert "1 paused, 2 failed." in answer.out
-    assert f"{ended.pk}: " in answer.err
-    assert "is canceled and cannot be paused" in answer.err
+    assert f"{ended} is canceled and cannot be paused" in answer.err
+    assert f"{ended.pk}: " not in answer.err  # the id is said once
     assert f"{10**9}: there is no workflow" in answer.err
     assert_state(ready, "paused")
+
+
+def test_an_id_that_is_given_twice_counts_once(command: Callable[..., Any]) -> None:
+    (workflow,) = started()
+    answer = command("geneva_cancel", workflow.pk, workflow.pk)
+    assert (answer.status, answer.out.strip()) == (0, "1 canceled, 0 failed.")
+
+
+def test_what_was_done_is_named(command: Callable[..., Any]) -> None:
+    (workflow,) = started()
+    assert command("geneva_skip", workflow.pk).out.strip() == "1 skipped a step, 0 failed."
+
+
+@pytest.mark.parametrize("name", ["geneva_skip", "geneva_resume_at", "geneva_pause"])
+def test_without_workflows_the_right_help_is_named(command: Callable[..., Any], name: str) -> None:
+    answer = command(name, *(["two"] if name == "geneva_resume_at" else []))
+    assert (answer.status, f"see {name} --help." in answer.err) == (2, True)
+
+
+def test_ids_are_not_called_required(command: Callable[..., Any]) -> None:
+    answer = command("geneva_resume_at")
+    assert "required: AT" in answer.err
+    assert "ID" not in answer.err
+
+
+def test_a_question_begins_with_a_capital_and_counts(
+    command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = started(2)
+    second.cancel()
+    asked: list[str] = []
+
+    def answer_no(question: str) -> str:
+        asked.append(question)
+        return "n"
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", answer_no)
+    answer = command("geneva_pause", "--type", "testapp.FiveSteps")
+    assert asked == ["Pause 1 workflow(s)? [y/N] "]
+    assert (answer.status, answer.err) == (2, "Nothing was done.")
+    assert_state(first, "ready")
 
 
 def test_json_tells_each_result(command: Callable[..., Any]) -> None:

@@ -69,14 +69,19 @@ def test_it_tells_of_a_duplicate_and_succeeds() -> None:
     assert len(signal_rows(workflow)) == 1
 
 
+def plain(key: Any) -> Any:
+    """A key as JSON has it: a number where keys are integers."""
+    return key if isinstance(key, int) else str(key)
+
+
 def test_it_prints_json() -> None:
     workflow = at_gate(Parcel)
 
     printed = json.loads(send(workflow.pk, "scanned", "--json", "--idempotency-key", "evt"))
 
     assert printed == {
-        "signal": str(Signal.objects.get().pk),
-        "workflow": str(workflow.pk),
+        "signal": plain(Signal.objects.get().pk),
+        "workflow": plain(workflow.pk),
         "name": "scanned",
         "idempotency_key": "evt",
         "state": "claimed",
@@ -101,6 +106,23 @@ def test_it_exits_2_on_a_payload_that_is_none(payload: str) -> None:
 
     assert refused(workflow.pk, "scanned", payload) == 2
     assert signal_rows(workflow) == []
+
+
+def test_it_says_that_the_payload_is_not_json() -> None:
+    workflow = at_gate(Parcel)
+
+    with pytest.raises(CommandError, match="The payload is not JSON: Expecting"):
+        send(workflow.pk, "scanned", "{")
+
+
+def test_it_speaks_of_workflows_as_the_other_commands_do() -> None:
+    with pytest.raises(CommandError, match="'abc' is no workflow id"):
+        send("abc", "scanned")
+    gone = Parcel.start()
+    key = gone.pk
+    gone.delete()
+    with pytest.raises(CommandError, match=f"There is no workflow {key} in 'default'."):
+        send(key, "scanned")
 
 
 def test_it_exits_2_on_other_misuse() -> None:

@@ -7,22 +7,20 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from geneva_drive.conf import settings
 from geneva_drive.exceptions import HeroKeyError
+from geneva_drive.management.base import MISUSE, DatabaseCommand
 from geneva_drive.models import columns
 from geneva_drive.models.hero_key_conversion import convert
 from geneva_drive.models.hero_key_examination import Examination, examine
 
-MISUSE = 2
-"""Exit status for a wrong call; 1 says that the conversion was refused."""
-
 _SMALL = 50_000  # rows; a table up to there is looked at in no time
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = (
         "Show which type the hero key column has, which it would get today and why; with --to, convert it. "
         "Exits with 1 if a conversion is refused, 2 on wrong use."
@@ -30,7 +28,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # the checks report what this command is there to mend
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--using", default=DEFAULT_DB_ALIAS, help="The database alias.")
+        parser.add_argument("--using", metavar="ALIAS", default=DEFAULT_DB_ALIAS, help="The database.")
         parser.add_argument("--json", action="store_true", help="Write one JSON object.")
         parser.add_argument("--to", choices=columns.KINDS, help="Convert the column to this kind.")
         parser.add_argument("--dry-run", action="store_true", help="Only look whether --to is possible.")

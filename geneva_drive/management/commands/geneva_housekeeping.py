@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from geneva_drive.housekeeping import Counts, forget_dispatched, housekeep
-from geneva_drive.management.selection import alias_of_option
+from geneva_drive.management.base import DatabaseCommand, alias_of_option
 
 _LABELS = {
     "recovered": "executions recovered",
@@ -25,7 +25,7 @@ _LABELS = {
 }
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = (
         "One pass of everything that keeps workflows moving and tables small: recover what dead processes left, "
         "dispatch what comes near its time, dispatch again what is overdue, delete what ended before the "
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             help="First forget what was dispatched, so that it is dispatched anew: once, after DISPATCHER was "
             "changed. Jobs that still lie with the old one change nothing.",
         )
-        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
+        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = alias_of_option(options["using"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive import clock
-from geneva_drive.management.selection import SelectingCommand, alias_of_option, select, workflow_key
+from geneva_drive.management.base import MISUSE, alias_of_option, workflow_key
+from geneva_drive.management.selection import SelectingCommand
 from geneva_drive.management.text import ago, in_words
 from geneva_drive.models.heroes import hero_label
 from geneva_drive.models.step_execution import StepExecution
@@ -34,12 +35,14 @@ class Command(SelectingCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = alias_of_option(options["using"])
-        rows = select(options, using)
+        limit: int = options["limit"]
+        if limit < 1:
+            raise CommandError(f"--limit {limit}: give 1 or more.", returncode=MISUSE)
+        rows = self.select(options, using)
         if not options["all"] and not options["state"]:
             rows = rows.filter(state__in=ONGOING)
         if options["before"]:
             rows = rows.filter(pk__lt=workflow_key(options["before"]))
-        limit = max(options["limit"], 1)
         found = list(rows.defer("metadata", "job_options").order_by("-pk")[: limit + 1])
         more, found = len(found) > limit, found[:limit]
         lines = self._describe(found, using)
@@ -73,6 +76,7 @@ class Command(SelectingCommand):
                 "when": _when(active.get(workflow.pk), now),
                 "error": (errors.get((workflow.pk, workflow.next_step_name)) or "").rsplit(".", 1)[-1],
                 "age": in_words(now - clock.utc(workflow.created_at)),
+                **_moments(workflow, active.get(workflow.pk)),
             }
             for workflow in found
         ]
@@ -87,6 +91,18 @@ class Command(SelectingCommand):
         widths = {name: max(len(name), *(len(cell[name]) for cell in cells)) for name in _COLUMNS}
         for row in ({name: name for name in _COLUMNS}, *cells):
             self.stdout.write("  ".join(row[name].ljust(widths[name]) for name in _COLUMNS).rstrip())
+
+
+def _moments(workflow: Workflow, active: StepExecution | None) -> dict[str, str | None]:
+    """Return what scripts compute with; those of the active execution are None without one."""
+    moments = {
+        "created_at": workflow.created_at,
+        "transitioned_at": workflow.transitioned_at,
+        "scheduled_for": None if active is None else active.scheduled_for,
+        "started_at": None if active is None else active.started_at,
+        "waiting_since": None if active is None else active.waiting_since,
+    }
+    return {name: None if at is None else clock.utc(at).isoformat() for name, at in moments.items()}
 
 
 def _when(execution: StepExecution | None, now: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from geneva_drive.management.selection import FAILED, LookingCommand, alias_of_option
+from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option
 from geneva_drive.predeploy import look_ahead
 
 _TITLES = {

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.db.models import Q
 
-from geneva_drive.management.selection import ActionCommand
+from geneva_drive.management import foreseeing
+from geneva_drive.management.acting import ActionCommand
+from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.states import WorkflowState
 
 
 class Command(ActionCommand):
@@ -23,6 +27,12 @@ class Command(ActionCommand):
 
     def describe(self, options: dict[str, Any]) -> str:
         return f"resume at {options['at']}"
+
+    def possible(self, using: str) -> Q:  # noqa: ARG002
+        return Q(state=WorkflowState.PAUSED)
+
+    def foresee(self, workflow: Workflow, active: StepExecution | None, options: dict[str, Any]) -> None:  # noqa: ARG002
+        foreseeing.resume_at(workflow, options["at"])
 
     def act(self, workflow: Workflow, options: dict[str, Any]) -> None:
         workflow.resume_at(options["at"], by=options["by"], reason=options["reason"])

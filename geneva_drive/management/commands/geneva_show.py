@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.forms.models import model_to_dict
 
-from geneva_drive.management.selection import FAILED, LookingCommand, alias_of_option, workflow_key
+from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option, workflow_key
 from geneva_drive.management.showing import show
 from geneva_drive.models.heroes import hero_label
 from geneva_drive.models.signal import Signal

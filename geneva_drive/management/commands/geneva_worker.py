@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from geneva_drive.management.selection import alias_of_option
+from geneva_drive.management.base import DatabaseCommand, alias_of_option
 from geneva_drive.management.telling import show_logs, show_steps
 from geneva_drive.worker import Feeder, Worker
 
@@ -26,11 +26,13 @@ def _seconds(text: str) -> float:
     return number
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = (
         "Run the steps of workflows as they become due. The first SIGTERM or SIGINT finishes the steps in hand "
         "and exits 0; the second leaves at once, and what was in hand is recovered by another worker."
     )
+
+    explains_outages = False  # a worker outlives them, and what ends it after all is told with its traceback
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--queues", help="Comma-separated names; all queues when left out.")
@@ -57,7 +59,7 @@ class Command(BaseCommand):
             help="Run no step: hand what comes near its time to the dispatcher of the settings, and keep house. "
             "For projects whose steps are run by Celery or Django Tasks. Any number may run.",
         )
-        parser.add_argument("--using", help="The database alias. Default: what the routers say.")
+        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using = alias_of_option(options["using"])
