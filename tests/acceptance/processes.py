@@ -49,6 +49,10 @@ class Child:
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 
+    def has_said(self, words: str) -> None:
+        """Wait until it has: a process that is signalled before it handles signals just dies."""
+        until(lambda: words in self.output(), f"it says {words!r}", child=self)
+
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 

@@ -80,6 +80,7 @@ def _crowd(launch: Launcher, room: Room, environment: dict[str, str]) -> None:
         creator.finish()
     until(lambda: not Workflow.objects.ongoing().exists(), "everything has come to its end", child=workers[0])
     for worker in workers:
+        worker.has_said("Worker on")
         worker.signal(signal.SIGTERM)
     for worker in workers:
         worker.finish()

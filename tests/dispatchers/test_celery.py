@@ -118,6 +118,7 @@ def test_a_long_wait_is_fed_when_its_time_comes_near(celery: Make, redis_url: st
 
     assert len(room.notes()) == 5
     for feeder in feeders:
+        feeder.has_said("Feeder on")
         feeder.signal(signal.SIGTERM)
         feeder.finish()
     # Of two feeders one has sent it, once.

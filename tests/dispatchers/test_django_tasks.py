@@ -67,6 +67,7 @@ def test_workflows_run_to_their_end(tasks: Any, launch: Launcher, room: Room, st
         StepExecution.objects.filter(job_id__isnull=False).values_list("job_id", flat=True)
     )
     for worker in workers:
+        worker.has_said("Starting worker")
         worker.signal(signal.SIGTERM)
         worker.finish()
     assert not Process.objects.exists(), "they have told their end"
