@@ -12,7 +12,7 @@ __all__ = ["OperatorAction"]
 
 
 class OperatorAction(models.Model):
-    """One pause, resume, resume_at, skip or cancel by hand."""
+    """One pause, resume, resume_at, skip, cancel or reschedule by hand."""
 
     id = primary_key()
     workflow = models.ForeignKey(
