@@ -13,6 +13,7 @@ from django.db.models import OuterRef, Q, Subquery
 
 from geneva_drive import clock
 from geneva_drive.housekeeping import buckets
+from geneva_drive.lifecycle.controls.permitting import POSSIBLE
 from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -22,7 +23,7 @@ from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Selection", "error_classes"]
+__all__ = ["Selection", "error_classes", "possible"]
 
 _NOTHING: tuple[object, ...] = (None, False, (), "")
 
@@ -179,3 +180,14 @@ def _each(rows: Any, column: str) -> Iterator[Any]:
     while value is not None:
         yield value
         value = values.filter(**{f"{column}__gt": value}).first()
+
+
+def possible(control: str, using: str) -> Q:
+    """Return the condition of the workflows to which a control by hand can be done, as far as rows tell."""
+    condition = Q(state__in=POSSIBLE[control])
+    if control == "resume":
+        condition |= Q(state=WorkflowState.PERFORMING, pause_requested_at__isnull=False)
+    if control == "reschedule":
+        # Through the scheduled rows of what was chosen: only ongoing workflows have one.
+        condition &= Q(pk__in=StepExecution.objects.using(using).scheduled().order_by().values("workflow_id"))
+    return condition

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Count, Q
+from django.db.models import Count
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from geneva_drive.exceptions import StepNotDefinedError
-from geneva_drive.lifecycle.controls.acting import wrong_state
-from geneva_drive.lifecycle.controls.going_on import defined
+from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
+from geneva_drive.lifecycle.controls import permitting
+from geneva_drive.lifecycle.controls.permitting import POSSIBLE
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.selecting import Selection
-from geneva_drive.states import ACTIVE, ENDED, ONGOING, ExecutionState, WorkflowState
+from geneva_drive.selecting import Selection, possible
+from geneva_drive.states import ACTIVE, ENDED, WorkflowState
 
 if TYPE_CHECKING:
     from geneva_drive.admin.actions import Action
@@ -22,15 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["forecast", "why_not"]
 
 _LISTED = 20
-_WORDS = {
-    "resume": ("resumed", "a paused"),
-    "resume_at": ("resumed at a step", "a paused"),
-    "pause": ("paused", "a ready or performing"),
-    "skip": ("moved past a step", "a ready or paused"),
-    "cancel": ("canceled", "an ongoing"),
-}
-"""By what is called: what cannot be done, and which workflow it can be done to."""
-_AT_A_STEP = {"resume": "resumed", "skip": "moved past it"}
+_AT_A_STEP = ("resume", "skip")
 """What needs the step that the workflow stands at."""
 _REASONS = {
     "resume": gettext_lazy("only a paused workflow can be resumed"),
@@ -45,41 +37,17 @@ _REASONS = {
 def why_not(action: Action, workflow: Workflow) -> str:
     """Return why it cannot be done to the workflow as it is now, or an empty text."""
     using = str(workflow._state.db)
-    active = StepExecution.objects.using(using).filter(workflow_id=workflow.pk, state__in=ACTIVE).first()
-    if action.call == "reschedule":
-        is_scheduled = active is not None and active.state == ExecutionState.SCHEDULED
-        words = {"workflow": workflow, "state": workflow.state}
-        text = _("%(workflow)s is %(state)s and has no scheduled step that could be moved in time.")
-        return "" if is_scheduled else text % words
     if action.call == "signal":
         words = {"workflow": workflow, "state": workflow.state}
         text = _("%(workflow)s is %(state)s; a signal reaches nobody.")
         return text % words if workflow.state in ENDED else ""
-    if action.call == "resume" and _withdraws_a_pause(workflow):
-        return ""
-    if workflow.state not in _STATES[action.call]:
-        return str(wrong_state(workflow, *_WORDS[action.call]))
-    if action.call in _AT_A_STEP:
-        step = active.step_name if active is not None else workflow.next_step_name
-        try:
-            defined(workflow, step, _AT_A_STEP[action.call])
-        except StepNotDefinedError as error:
-            return str(error)
+    active = StepExecution.objects.using(using).filter(workflow_id=workflow.pk, state__in=ACTIVE).first()
+    try:
+        # Of a step to resume at the form says what can be chosen.
+        permitting.check(action.call, workflow, active)
+    except (InvalidStateError, StepNotDefinedError) as error:
+        return str(error)
     return ""
-
-
-def _withdraws_a_pause(workflow: Workflow) -> bool:
-    return workflow.state == WorkflowState.PERFORMING and workflow.pause_requested_at is not None
-
-
-_STATES: dict[str, tuple[WorkflowState, ...]] = {
-    "resume": (WorkflowState.PAUSED,),
-    "resume_at": (WorkflowState.PAUSED,),
-    "pause": (WorkflowState.READY, WorkflowState.PERFORMING),
-    "skip": (WorkflowState.READY, WorkflowState.PAUSED),
-    "signal": ONGOING,
-    "cancel": ONGOING,
-}
 
 
 _BY_STATE_ALONE = ("pause", "skip", "signal", "cancel")
@@ -95,11 +63,11 @@ def forecast(action: Action, rows: Any, count: int) -> dict[str, Any]:
         return {"impossible": _("No workflow matches.")}
     if action.call == "resume_at":
         return {}  # the choice of a step says more
-    able_rows = rows.filter(_condition(action, rows.db))
+    able_rows = rows.filter(possible(action.call, rows.db))
     all_by_state = _by_state(rows)
     if action.call in _BY_STATE_ALONE:
         able_by_state = {
-            state: number for state, number in all_by_state.items() if state in _STATES[action.call]
+            state: number for state, number in all_by_state.items() if state in POSSIBLE[action.call]
         }
     else:
         able_by_state = _by_state(able_rows)
@@ -111,7 +79,7 @@ def forecast(action: Action, rows: Any, count: int) -> dict[str, Any]:
     by_state = [
         (WorkflowState(state).label, number) for state, number in sorted(refused.items()) if number > 0
     ]
-    others = rows.exclude(_condition(action, rows.db)) if by_state else rows.none()
+    others = rows.exclude(possible(action.call, rows.db)) if by_state else rows.none()
     told = {
         "refused_count": sum(number for _state, number in by_state),
         "refused_why": _REASONS[action.call],
@@ -127,13 +95,3 @@ def forecast(action: Action, rows: Any, count: int) -> dict[str, Any]:
 
 def _by_state(rows: Any) -> dict[str, int]:
     return dict(rows.order_by("state").values_list("state").annotate(Count("pk")))
-
-
-def _condition(action: Action, using: str) -> Q:
-    if action.call == "reschedule":
-        scheduled = StepExecution.objects.using(using).filter(state=ExecutionState.SCHEDULED)
-        return Q(pk__in=scheduled.order_by().values("workflow_id"))
-    condition = Q(state__in=_STATES[action.call])
-    if action.call == "resume":
-        condition |= Q(state=WorkflowState.PERFORMING, pause_requested_at__isnull=False)
-    return condition

@@ -13,10 +13,12 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
 from geneva_drive.exceptions import GenevaDriveError
+from geneva_drive.lifecycle.controls import permitting
 from geneva_drive.management.base import FAILED, MISUSE, alias_of_option, workflow_key
 from geneva_drive.management.selection import SelectingCommand, selection_of
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.selecting import possible
 from geneva_drive.states import ACTIVE
 
 __all__ = ["ActionCommand"]
@@ -49,6 +51,8 @@ class ActionCommand(SelectingCommand):
     """What it does, for messages: "pause"."""
     done = ""
     """What has been done: "paused"."""
+    control = ""
+    """The control's name, as `permitting` knows it."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         # With a default, or argparse would call what may be left out required.
@@ -67,11 +71,11 @@ class ActionCommand(SelectingCommand):
 
     def possible(self, using: str) -> Q:
         """Return the condition of the workflows that filters mean when they name no state."""
-        raise NotImplementedError
+        return possible(self.control, using)
 
     def foresee(self, workflow: Workflow, active: StepExecution | None, options: dict[str, Any]) -> None:
         """Raise what `act` would, as far as that can be told without writing."""
-        raise NotImplementedError
+        permitting.check(self.control, workflow, active, step=options.get("at"))
 
     def act(self, workflow: Workflow, options: dict[str, Any]) -> None:
         """Do it to one workflow."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Act = Callable[["Workflow", datetime, Pending], StepExecution | None]
 
-__all__ = ["control", "wrong_state"]
+__all__ = ["control"]
 
 
 def control(
@@ -101,10 +101,3 @@ def _actor(by: AbstractBaseUser | str | None) -> str:
     if by is None or isinstance(by, str):
         return (by or "")[:255]
     return str(by.get_username())[:255]
-
-
-def wrong_state(workflow: Workflow, done: str, wanted: str) -> InvalidStateError:
-    """Make the error that says what the workflow is, and which ones could be what was asked for."""
-    return InvalidStateError(
-        f"{workflow} is {workflow.state} and cannot be {done}: only {wanted} workflow can."
-    )

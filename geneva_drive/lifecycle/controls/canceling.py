@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE
 from geneva_drive.lifecycle import transitions
-from geneva_drive.lifecycle.controls.acting import control, wrong_state
+from geneva_drive.lifecycle.controls import permitting
+from geneva_drive.lifecycle.controls.acting import control
 from geneva_drive.lifecycle.locking import lock_active_execution
-from geneva_drive.states import ENDED, ExecutionState, WorkflowState
+from geneva_drive.states import ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,8 +24,7 @@ __all__ = ["cancel"]
 
 def cancel(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> None:
-        if locked.state in ENDED:
-            raise wrong_state(locked, "canceled", "an ongoing")
+        permitting.cancel(locked)
         execution = lock_active_execution(locked)
         if execution is not None and execution.state == ExecutionState.IN_PROGRESS:
             # One in flight keeps its row until its body ends: whoever runs it closes it as canceled.

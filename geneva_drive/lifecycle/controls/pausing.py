@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from geneva_drive.lifecycle import transitions
-from geneva_drive.lifecycle.controls.acting import control, wrong_state
+from geneva_drive.lifecycle.controls import permitting
+from geneva_drive.lifecycle.controls.acting import control
 from geneva_drive.lifecycle.locking import lock_active_execution
 from geneva_drive.states import WorkflowState
 
@@ -22,13 +23,12 @@ __all__ = ["mark_in_flight", "pause"]
 
 def pause(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> None:
+        permitting.pause(locked)
         if locked.state == WorkflowState.PERFORMING:
             if locked.pause_requested_at is None:
                 transitions.request_pause(locked, now=now)
                 mark_in_flight(locked, stop=True)
             return
-        if locked.state != WorkflowState.READY:
-            raise wrong_state(locked, "paused", "a ready or performing")
         execution = lock_active_execution(locked)
         if execution is not None:
             transitions.hold(execution)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from geneva_drive import clock
-from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle import transitions
+from geneva_drive.lifecycle.controls import permitting
 from geneva_drive.lifecycle.controls.acting import control
 from geneva_drive.lifecycle.locking import lock_active_execution
-from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,11 +26,7 @@ def reschedule(
     workflow: Workflow, at: datetime | None, *, by: AbstractBaseUser | str | None, reason: str
 ) -> None:
     def act(locked: Workflow, now: datetime, _pending: Pending) -> StepExecution | None:
-        execution = lock_active_execution(locked)
-        if execution is None or execution.state != ExecutionState.SCHEDULED:
-            raise InvalidStateError(
-                f"{locked} is {locked.state} and has no scheduled step that could be moved in time."
-            )
+        execution = permitting.reschedule(locked, lock_active_execution(locked))
         transitions.reschedule(execution, at=now if at is None else clock.utc(at))
         transitions.flush(execution)
         return execution

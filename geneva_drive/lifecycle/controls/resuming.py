@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE
-from geneva_drive.exceptions import StepNotDefinedError
 from geneva_drive.lifecycle import scheduling, settling, signaling, transitions
-from geneva_drive.lifecycle.controls.acting import control, wrong_state
-from geneva_drive.lifecycle.controls.going_on import defined, go_on_at, runnable
+from geneva_drive.lifecycle.controls import permitting
+from geneva_drive.lifecycle.controls.acting import control
+from geneva_drive.lifecycle.controls.going_on import go_on_at
 from geneva_drive.lifecycle.controls.pausing import mark_in_flight
 from geneva_drive.lifecycle.locking import lock_active_execution, lock_latest_execution
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
@@ -29,15 +29,13 @@ __all__ = ["resume", "resume_at"]
 
 def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> StepExecution | None:
-        if locked.state == WorkflowState.PERFORMING and locked.pause_requested_at is not None:
+        if permitting.withdraws_a_pause(locked):
             transitions.request_pause(locked, now=None)
             mark_in_flight(locked, stop=False)
             return None
-        if locked.state != WorkflowState.PAUSED:
-            raise wrong_state(locked, "resumed", "a paused")
         execution = lock_active_execution(locked)
+        pointed_at = permitting.resume(locked, execution)
         if execution is not None:
-            defined(locked, execution.step_name, "resumed")
             transitions.release(execution)
             transitions.flush(execution)
             transitions.move(
@@ -48,7 +46,6 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
                 signaling.revisit(locked, execution, now=now, pending=pending)
                 return None
             return execution
-        pointed_at: StepDefinition | None = defined(locked, locked.next_step_name, "resumed")
         if pointed_at is not None and pointed_at.removed:
             settling.settle_passed_over(locked, pointed_at.name, pointed_at, now=now)
             pointed_at = locked.steps.next_after(pointed_at.name)
@@ -59,14 +56,7 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
 
 def resume_at(workflow: Workflow, step: str, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> StepExecution | None:
-        if locked.state != WorkflowState.PAUSED:
-            raise wrong_state(locked, "resumed at a step", "a paused")
-        definition = locked.steps.resolve(step)
-        if definition is None or definition.removed:
-            what = "not defined" if definition is None else "a removed step"
-            raise StepNotDefinedError(
-                f"{locked} cannot be resumed at {step!r}, which is {what} in {locked.type}. {runnable(locked)}"
-            )
+        definition = permitting.resume_at(locked, step)
         stray = lock_active_execution(locked)
         if stray is not None:
             transitions.end(

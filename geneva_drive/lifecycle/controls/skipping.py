@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from geneva_drive.definition.decisions import PASSED_OVER
 from geneva_drive.lifecycle import settling, transitions
 from geneva_drive.lifecycle.applying import apply_decision
-from geneva_drive.lifecycle.controls.acting import control, wrong_state
-from geneva_drive.lifecycle.controls.going_on import defined, go_on_at
+from geneva_drive.lifecycle.controls import permitting
+from geneva_drive.lifecycle.controls.acting import control
+from geneva_drive.lifecycle.controls.going_on import go_on_at
 from geneva_drive.lifecycle.locking import lock_active_execution
-from geneva_drive.states import WorkflowState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,11 +27,9 @@ __all__ = ["skip"]
 
 def skip(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> StepExecution | None:
-        if locked.state not in (WorkflowState.READY, WorkflowState.PAUSED):
-            raise wrong_state(locked, "moved past a step", "a ready or paused")
         execution = lock_active_execution(locked)
+        passed = permitting.skip(locked, execution)
         if execution is not None:
-            defined(locked, execution.step_name, "moved past it")
             notes = {"reason": "skipped by hand"}
             following = apply_decision(
                 locked, execution, replace(PASSED_OVER, notes=notes), now=now, pending=pending
@@ -39,7 +37,6 @@ def skip(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) 
             if following is not None:
                 transitions.flush(following)
             return following
-        passed = defined(locked, locked.next_step_name, "moved past it")
         if passed is not None:
             settling.settle_passed_over(locked, passed.name, passed, now=now)
         following_step = locked.steps.next_after(passed.name) if passed is not None else None

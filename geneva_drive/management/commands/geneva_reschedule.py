@@ -6,15 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
-from django.db.models import Q
 
 from geneva_drive import clock
-from geneva_drive.management import foreseeing
 from geneva_drive.management.acting import ActionCommand
 from geneva_drive.management.base import MISUSE
-from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.states import WorkflowState
 
 
 class Command(ActionCommand):
@@ -23,6 +19,7 @@ class Command(ActionCommand):
         "status: 0 done, 1 some have no scheduled step, 2 wrong use."
     )
     verb, done = "reschedule", "rescheduled"
+    control = "reschedule"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -38,14 +35,6 @@ class Command(ActionCommand):
     def describe(self, options: dict[str, Any]) -> str:
         moment = options["moment"]
         return f"reschedule to {'now' if moment is None else moment.isoformat()}"
-
-    def possible(self, using: str) -> Q:
-        # Through the scheduled rows of what was chosen: only ongoing workflows have one.
-        scheduled = StepExecution.objects.using(using).scheduled().order_by().values("workflow_id")
-        return Q(state__in=(WorkflowState.READY, WorkflowState.PAUSED), pk__in=scheduled)
-
-    def foresee(self, workflow: Workflow, active: StepExecution | None, options: dict[str, Any]) -> None:  # noqa: ARG002
-        foreseeing.reschedule(workflow, active)
 
     def act(self, workflow: Workflow, options: dict[str, Any]) -> None:
         workflow.reschedule(options["moment"], by=options["by"], reason=options["reason"])

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import CommandParser
-from django.db.models import Q
 
-from geneva_drive.management import foreseeing
 from geneva_drive.management.acting import ActionCommand
-from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.states import WorkflowState
 
 
 class Command(ActionCommand):
@@ -20,6 +16,7 @@ class Command(ActionCommand):
         "gone. Exit status: 0 done, 1 some could not be resumed there, 2 wrong use."
     )
     verb, done = "resume", "resumed"
+    control = "resume_at"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("at", metavar="AT", help="A runnable step of the workflow's class.")
@@ -27,12 +24,6 @@ class Command(ActionCommand):
 
     def describe(self, options: dict[str, Any]) -> str:
         return f"resume at {options['at']}"
-
-    def possible(self, using: str) -> Q:  # noqa: ARG002
-        return Q(state=WorkflowState.PAUSED)
-
-    def foresee(self, workflow: Workflow, active: StepExecution | None, options: dict[str, Any]) -> None:  # noqa: ARG002
-        foreseeing.resume_at(workflow, options["at"])
 
     def act(self, workflow: Workflow, options: dict[str, Any]) -> None:
         workflow.resume_at(options["at"], by=options["by"], reason=options["reason"])

@@ -1,0 +1,165 @@
+"""What may be done to a workflow by hand: in which states, and why not.
+
+A control asks it of the locked row; whoever wants to say beforehand what a control would refuse asks it of a row
+that nobody has locked. What the workflow does meanwhile can then still make the difference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
+from geneva_drive.lifecycle.controls.going_on import defined, runnable
+from geneva_drive.states import ENDED, ONGOING, ExecutionState, WorkflowState
+
+if TYPE_CHECKING:
+    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.models.step_execution import StepExecution
+    from geneva_drive.models.workflow import Workflow
+
+__all__ = [
+    "POSSIBLE",
+    "cancel",
+    "check",
+    "pause",
+    "reschedule",
+    "resume",
+    "resume_at",
+    "skip",
+    "withdraws_a_pause",
+]
+
+POSSIBLE: dict[str, tuple[WorkflowState, ...]] = {
+    "pause": (WorkflowState.READY, WorkflowState.PERFORMING),
+    # And what is performing and asked to pause: that is withdrawn.
+    "resume": (WorkflowState.PAUSED,),
+    "resume_at": (WorkflowState.PAUSED,),
+    "skip": (WorkflowState.READY, WorkflowState.PAUSED),
+    "cancel": ONGOING,
+    "signal": ONGOING,
+    # If its step is scheduled, and not parked.
+    "reschedule": (WorkflowState.READY, WorkflowState.PAUSED),
+}
+"""The states in which a control may have something to do."""
+
+_WORDS = {
+    "pause": ("paused", "a ready or performing"),
+    "resume": ("resumed", "a paused"),
+    "resume_at": ("resumed at a step", "a paused"),
+    "skip": ("moved past a step", "a ready or paused"),
+    "cancel": ("canceled", "an ongoing"),
+}
+
+
+def pause(workflow: Workflow) -> None:
+    """Raise ``InvalidStateError`` unless it can be paused."""
+    _check_state(workflow, "pause")
+
+
+def withdraws_a_pause(workflow: Workflow) -> bool:
+    """Whether to resume it is to withdraw a pause that was asked for while a step is in flight."""
+    return workflow.state == WorkflowState.PERFORMING and workflow.pause_requested_at is not None
+
+
+def resume(workflow: Workflow, active: StepExecution | None) -> StepDefinition | None:
+    """Return the step that it would go on with, if it stands at one.
+
+    Raises
+    ------
+    InvalidStateError, StepNotDefinedError
+        It cannot be resumed.
+    """
+    if withdraws_a_pause(workflow):
+        return None
+    _check_state(workflow, "resume")
+    return defined(workflow, _name(workflow, active), "resumed")
+
+
+def resume_at(workflow: Workflow, step: str | None) -> StepDefinition | None:
+    """Return the step that it would be resumed at; None asks for its state alone.
+
+    Raises
+    ------
+    InvalidStateError, StepNotDefinedError
+        It cannot be resumed there.
+    """
+    _check_state(workflow, "resume_at")
+    if step is None:
+        return None
+    definition = workflow.steps.resolve(step)
+    if definition is None or definition.removed:
+        what = "not defined" if definition is None else "a removed step"
+        raise StepNotDefinedError(
+            f"{workflow} cannot be resumed at {step!r}, which is {what} in {workflow.type}. {runnable(workflow)}"
+        )
+    return definition
+
+
+def skip(workflow: Workflow, active: StepExecution | None) -> StepDefinition | None:
+    """Return the step that it would be moved past, if it stands at one.
+
+    Raises
+    ------
+    InvalidStateError, StepNotDefinedError
+        It cannot be moved past it.
+    """
+    _check_state(workflow, "skip")
+    return defined(workflow, _name(workflow, active), "moved past it")
+
+
+def cancel(workflow: Workflow) -> None:
+    """Raise ``InvalidStateError`` if it has ended."""
+    if workflow.state in ENDED:
+        raise _wrong_state(workflow, "cancel")
+
+
+def reschedule(workflow: Workflow, active: StepExecution | None) -> StepExecution:
+    """Return the execution that would be moved in time. Raises ``InvalidStateError`` when none is scheduled."""
+    if active is None or active.state != ExecutionState.SCHEDULED:
+        raise InvalidStateError(
+            f"{workflow} is {workflow.state} and has no scheduled step that could be moved in time."
+        )
+    return active
+
+
+def check(control: str, workflow: Workflow, active: StepExecution | None, *, step: str | None = None) -> None:
+    """Raise what the control of this name would, as far as that can be told without its locks.
+
+    Parameters
+    ----------
+    active
+        The workflow's active execution.
+    step
+        For ``resume_at``: where. None asks for the state alone.
+    """
+    if control == "pause":
+        pause(workflow)
+    elif control == "resume":
+        resume(workflow, active)
+    elif control == "resume_at":
+        resume_at(workflow, step)
+    elif control == "skip":
+        skip(workflow, active)
+    elif control == "cancel":
+        cancel(workflow)
+    elif control == "reschedule":
+        reschedule(workflow, active)
+    else:
+        raise ValueError(f"{control!r} is no control.")
+
+
+def _check_state(workflow: Workflow, control: str) -> None:
+    if workflow.state not in POSSIBLE[control]:
+        raise _wrong_state(workflow, control)
+
+
+def _wrong_state(workflow: Workflow, control: str) -> InvalidStateError:
+    done, wanted = _WORDS[control]
+    return InvalidStateError(
+        f"{workflow} is {workflow.state} and cannot be {done}: only {wanted} workflow can."
+    )
+
+
+def _name(workflow: Workflow, active: StepExecution | None) -> str | None:
+    name: str | None = active.step_name if active is not None else workflow.next_step_name
+    return name
