@@ -23,7 +23,7 @@ from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Selection", "error_classes", "possible"]
+__all__ = ["Selection", "error_classes", "errors_named", "possible"]
 
 _NOTHING: tuple[object, ...] = (None, False, (), "")
 
@@ -154,7 +154,7 @@ def _stranded(using: str) -> Q:
 
 
 def _with_error(using: str, name: str) -> Q:
-    classes = [each for each in error_classes(using) if each == name or each.endswith(f".{name}")]
+    classes = errors_named(using, name)
     failures = StepExecution.objects.using(using).filter(state=ExecutionState.FAILED)
     # The step that failed is the one pointed at: an old error of another step is history.
     here = failures.filter(workflow_id=OuterRef("pk"), step_name=OuterRef("next_step_name"))
@@ -163,6 +163,11 @@ def _with_error(using: str, name: str) -> Q:
     )
     latest = paused.alias(latest=Subquery(here.latest_first().values("error_class")[:1]))
     return Q(pk__in=latest.filter(latest__in=classes).values("pk"))
+
+
+def errors_named(using: str, name: str) -> list[str]:
+    """Return the classes of errors, by their full paths, that are meant by a path or a bare name."""
+    return [each for each in error_classes(using) if each == name or each.endswith(f".{name}")]
 
 
 def error_classes(using: str) -> Iterator[str]:

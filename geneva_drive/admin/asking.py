@@ -15,7 +15,7 @@ from geneva_drive.admin.filters import FILTERS
 from geneva_drive.housekeeping import buckets
 from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import Selection, error_classes
+from geneva_drive.selecting import Selection, errors_named
 
 __all__ = ["KNOWN", "faults", "selection_of"]
 
@@ -96,7 +96,7 @@ def _unknown_step(value: str, parameters: Any, _using: str) -> str:
 
 
 def _unknown_error(value: str, _parameters: Any, using: str) -> str:
-    if any(each == value or each.endswith(f".{value}") for each in error_classes(using)):
+    if errors_named(using, value):
         return ""
     text = _("no step failed with '%(value)s': write an error's class, for example builtins.ValueError.")
     return text % {"value": value}

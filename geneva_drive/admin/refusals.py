@@ -63,7 +63,8 @@ def forecast(action: Action, rows: Any, count: int) -> dict[str, Any]:
         return {"impossible": _("No workflow matches.")}
     if action.call == "resume_at":
         return {}  # the choice of a step says more
-    able_rows = rows.filter(possible(action.call, rows.db))
+    condition = possible(action.call, rows.db)
+    able_rows = rows.filter(condition)
     all_by_state = _by_state(rows)
     if action.call in _BY_STATE_ALONE:
         able_by_state = {
@@ -79,7 +80,7 @@ def forecast(action: Action, rows: Any, count: int) -> dict[str, Any]:
     by_state = [
         (WorkflowState(state).label, number) for state, number in sorted(refused.items()) if number > 0
     ]
-    others = rows.exclude(possible(action.call, rows.db)) if by_state else rows.none()
+    others = rows.exclude(condition) if by_state else rows.none()
     told = {
         "refused_count": sum(number for _state, number in by_state),
         "refused_why": _REASONS[action.call],

@@ -20,6 +20,7 @@ from django.db import connections, router
 
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.execution import heartbeat as heartbeats
+from geneva_drive.execution.dead_connections import STALE_AFTER, drop_dead_connections
 from geneva_drive.execution.executor import execute
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
@@ -31,8 +32,6 @@ from geneva_drive.models.step_execution import StepExecution
 __all__ = ["DispatchedRunner", "message_id", "run"]
 
 logger = logging.getLogger("geneva_drive.dispatch")
-
-_STALE_AFTER = 1.0  # seconds without use after which a connection is tried before a body gets it
 
 _thread = threading.local()
 
@@ -209,13 +208,5 @@ def _straight_on_for() -> timedelta | None:
 
 
 def _drop_dead_connections() -> None:
-    """Close this thread's connections that a server or a pooler has dropped while nothing came."""
-    if time.monotonic() - getattr(_thread, "used", 0.0) < _STALE_AFTER:
-        return
-    for connection in connections.all(initialized_only=True):
-        if (
-            connection.connection is not None
-            and not connection.in_atomic_block
-            and not connection.is_usable()
-        ):
-            connection.close()
+    if time.monotonic() - getattr(_thread, "used", 0.0) >= STALE_AFTER:
+        drop_dead_connections()

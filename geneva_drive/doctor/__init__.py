@@ -143,10 +143,8 @@ def _processes(alias: str) -> Iterator[Finding]:
 
 
 def _queues_without_a_process(alias: str, alive: list[Process]) -> list[str]:
-    if any(not each.queues for each in alive):
-        return []  # one that serves all
-    served = {name for each in alive for name in each.queues.split(",")}
-    return sorted({queue for _, queue in buckets(alias)} - served)
+    scheduled = {queue for _, queue in buckets(alias)}
+    return sorted(queue for queue in scheduled if not any(each.serves(queue) for each in alive))
 
 
 def _clock(alias: str) -> Iterator[Finding]:

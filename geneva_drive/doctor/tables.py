@@ -16,21 +16,28 @@ from geneva_drive.models.workflow import Workflow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["tables"]
+    from django.db.backends.base.base import BaseDatabaseWrapper
 
-_MODELS = (Workflow, StepExecution, Signal, Process, OperatorAction)
+__all__ = ["MODELS", "missing_tables", "tables"]
+
+MODELS = (Workflow, StepExecution, Signal, Process, OperatorAction)
+
+
+def missing_tables(connection: BaseDatabaseWrapper) -> list[str]:
+    """Return those of our tables that are not there, in the models' order."""
+    with connection.cursor() as cursor:
+        existing = set(connection.introspection.table_names(cursor))
+    return [model._meta.db_table for model in MODELS if model._meta.db_table not in existing]
 
 
 def tables(alias: str) -> Iterator[Finding]:
     connection = connections[alias]
-    lost_tables: list[str] = []
+    lost_tables = missing_tables(connection)
     lost_columns: list[str] = []
     with connection.cursor() as cursor:
-        existing = set(connection.introspection.table_names(cursor))
-        for model in _MODELS:
+        for model in MODELS:
             table = model._meta.db_table
-            if table not in existing:
-                lost_tables.append(table)
+            if table in lost_tables:
                 continue
             real = {column.name for column in connection.introspection.get_table_description(cursor, table)}
             # SQLite lists no generated columns there; what is unique on them is looked at below.

@@ -137,14 +137,10 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
     built.process_id = runner.process_id
     built.attempt_token = token
     built.handed_over = True
-    written = statements.hand_over(
-        using, workflow.pk, execution.pk, performance.token, built, now, built_with=workflow.job_options
-    )
+    written = _end_and_insert(performance, workflow, built, now)
     if written is None:
         return None
-    built.pk, metadata = written
-    built._state.adding = False
-    _note_end(performance, now)
+    _, metadata = written
     row = performance.row | {
         "metadata": statements.decode("metadata", using, metadata),
         "current_step_name": built.step_name,
@@ -167,15 +163,25 @@ def _leave(
     using = alias_of(performance.execution)
     if outbox.enqueues_inside(using):
         return None  # the job has to be in the same commit
-    key = (workflow.pk, performance.execution.pk, performance.token)
-    written = statements.hand_over(using, *key, following, now, built_with=workflow.job_options)
+    if _end_and_insert(performance, workflow, following, now) is None:
+        return None
+    outbox.send(following)
+    return Handed(None)
+
+
+def _end_and_insert(
+    performance: Performance, workflow: Workflow, following: StepExecution, now: datetime
+) -> tuple[Any, Any] | None:
+    """Write both in one statement, and show it on their instances; what the statement returned, or None."""
+    execution = performance.execution
+    key = (workflow.pk, execution.pk, performance.token)
+    written = statements.hand_over(alias_of(execution), *key, following, now, built_with=workflow.job_options)
     if written is None:
         return None
     following.pk = written[0]
     following._state.adding = False
     _note_end(performance, now)
-    outbox.send(following)
-    return Handed(None)
+    return written
 
 
 def _is_plain(cls: type[Workflow], definition: StepDefinition) -> bool:

@@ -186,10 +186,8 @@ class _Explanation:
 
     def _is_served(self, queue: str) -> bool:
         alive = Process.objects.using(self.using).filter(heartbeat_at__gte=self.now - settings.LEASE)
-        # Few rows: one per process. A comma never occurs in a queue's name.
-        return any(
-            not queues or queue in queues.split(",") for queues in alive.values_list("queues", flat=True)
-        )
+        # Few rows: one per process.
+        return any(process.serves(queue) for process in alive.only("queues"))
 
     # -- performing
 

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
-from django.db.models import Q
 
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.lifecycle.controls import permitting
@@ -69,14 +68,6 @@ class ActionCommand(SelectingCommand):
         parser.add_argument("--by", help="Who does it, for the record. Default: this host's user.")
         parser.add_argument("--reason", default="", help="Why, for the record.")
 
-    def possible(self, using: str) -> Q:
-        """Return the condition of the workflows that filters mean when they name no state."""
-        return possible(self.control, using)
-
-    def foresee(self, workflow: Workflow, active: StepExecution | None, options: dict[str, Any]) -> None:
-        """Raise what `act` would, as far as that can be told without writing."""
-        permitting.check(self.control, workflow, active, step=options.get("at"))
-
     def act(self, workflow: Workflow, options: dict[str, Any]) -> None:
         """Do it to one workflow."""
         raise NotImplementedError
@@ -122,7 +113,7 @@ class ActionCommand(SelectingCommand):
             )
         rows = self.select(options, using)
         if not options["state"]:
-            rows = rows.filter(self.possible(using))
+            rows = rows.filter(possible(self.control, using))
         return list(rows.order_by("pk").values_list("pk", flat=True))
 
     def _dry_run(self, keys: list[Any], options: dict[str, Any], using: str) -> None:
@@ -155,7 +146,12 @@ class ActionCommand(SelectingCommand):
                 yield self._result(
                     key,
                     workflows.get(key),
-                    lambda workflow: self.foresee(workflow, active.get(workflow.pk), options),  # noqa: B023
+                    lambda workflow: permitting.check(
+                        self.control,
+                        workflow,
+                        active.get(workflow.pk),  # noqa: B023
+                        step=options.get("at"),
+                    ),
                     using,
                 )
 

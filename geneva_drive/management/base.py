@@ -11,10 +11,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, router
 
-from geneva_drive.models.operator_action import OperatorAction
-from geneva_drive.models.process import Process
-from geneva_drive.models.signal import Signal
-from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.doctor.tables import MODELS, missing_tables
 from geneva_drive.models.workflow import Workflow
 
 __all__ = ["FAILED", "MISUSE", "DatabaseCommand", "LookingCommand", "alias_of_option", "workflow_key"]
@@ -26,8 +23,6 @@ MISUSE = 2
 
 _CLOSED_PIPE = 128 + 13
 """What a shell makes of a program that SIGPIPE ended."""
-
-_MODELS = (Workflow, StepExecution, Signal, Process, OperatorAction)
 
 
 def alias_of_option(using: str | None) -> str:
@@ -76,9 +71,7 @@ class DatabaseCommand(BaseCommand):
         connection = connections[using]
         try:
             connection.ensure_connection()
-            missing = {model._meta.db_table for model in _MODELS} - set(
-                connection.introspection.table_names()
-            )
+            missing = missing_tables(connection)
         except (OperationalError, InterfaceError):
             if not self.explains_outages:
                 return None
@@ -89,7 +82,7 @@ class DatabaseCommand(BaseCommand):
         if not missing:
             return None
         what = (
-            "The tables of geneva_drive are" if len(missing) == len(_MODELS) else "Tables of geneva_drive are"
+            "The tables of geneva_drive are" if len(missing) == len(MODELS) else "Tables of geneva_drive are"
         )
         option = "" if using == "default" else f" --database {using}"
         return f"{what} missing in {using!r}: run manage.py migrate{option}."

@@ -13,7 +13,7 @@ from geneva_drive import clock
 from geneva_drive.management.base import MISUSE, LookingCommand
 from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import Selection, error_classes
+from geneva_drive.selecting import Selection, errors_named
 from geneva_drive.states import ONGOING, WorkflowState
 
 __all__ = ["SelectingCommand", "duration", "selection_of"]
@@ -109,7 +109,7 @@ class SelectingCommand(LookingCommand):
             _check_type(selection.type, using)
         if selection.step:
             _check_step(selection.step, selection.type, using)
-        if selection.error and not _has_ended_with(selection.error, using):
+        if selection.error and not errors_named(using, selection.error):
             self.stderr.write(f"No attempt has ended with an error of a class {selection.error!r}.")
         try:
             return selection.apply(Workflow.objects.using(using), using)
@@ -143,7 +143,3 @@ def _check_step(name: str, label: str | None, using: str) -> None:
         + (f" Declared are: {steps}." if steps else ""),
         returncode=MISUSE,
     )
-
-
-def _has_ended_with(name: str, using: str) -> bool:
-    return any(each == name or each.endswith(f".{name}") for each in error_classes(using))

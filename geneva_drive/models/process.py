@@ -32,5 +32,9 @@ class Process(models.Model):
         verbose_name_plural = _("processes")
         indexes = [models.Index(fields=["heartbeat_at"], name="geneva_process_dead")]
 
+    def serves(self, queue: str) -> bool:
+        """Whether it takes work from this queue. A comma never occurs in a queue's name."""
+        return not self.queues or queue in self.queues.split(",")
+
     def __str__(self) -> str:
         return f"{self.kind} {self.hostname}:{self.pid}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from django.db import connections
 
 from geneva_drive.execution import executor
+from geneva_drive.execution.dead_connections import STALE_AFTER, drop_dead_connections
 from geneva_drive.execution.giving_back import give_back
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.logs import about
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 logger = logging.getLogger("geneva_drive.worker")
-
-_STALE_AFTER = 1.0  # seconds without use after which a connection is tried before a body gets it
 
 
 class Pool:
@@ -115,8 +114,8 @@ class Pool:
                 break
             runner = self._make_runner()
             try:
-                if time.monotonic() - used > _STALE_AFTER:
-                    _drop_dead_connections()
+                if time.monotonic() - used > STALE_AFTER:
+                    drop_dead_connections()
                 executor.run(performance, runner)
             except BaseException as error:
                 if error is not runner.raised:
@@ -127,7 +126,7 @@ class Pool:
                         exc_info=error,
                         extra=about(performance.as_claimed(), performance.execution),
                     )
-                _drop_dead_connections()
+                drop_dead_connections()
             finally:
                 self._heartbeat.let_go(performance.token)
                 runner.close()
@@ -136,14 +135,3 @@ class Pool:
                     self._busy -= 1
                 self._became_idle()
         connections.close_all()
-
-
-def _drop_dead_connections() -> None:
-    """Close this thread's connections that a server or a pooler has dropped, before a body gets one."""
-    for connection in connections.all(initialized_only=True):
-        if (
-            connection.connection is not None
-            and not connection.in_atomic_block
-            and not connection.is_usable()
-        ):
-            connection.close()
