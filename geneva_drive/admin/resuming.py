@@ -14,8 +14,7 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState, Outcome, SignalState, WorkflowState
 
 if TYPE_CHECKING:
-    from geneva_drive.definition.collection import StepCollection
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepCollection, StepDefinition
     from geneva_drive.models.workflow import Workflow
 
 __all__ = ["choices"]

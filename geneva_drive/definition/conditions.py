@@ -12,9 +12,13 @@ from typing import Any, TypeVar, overload
 
 from asgiref.sync import iscoroutinefunction
 
-from geneva_drive.definition.blueprint import MISSING, Blueprint, Location, Place, caller_location
-from geneva_drive.definition.declared_step import DeclaredStep
-from geneva_drive.definition.functions import (
+from geneva_drive.definition.validation import (
+    MISSING,
+    Blueprint,
+    Declared,
+    Location,
+    Place,
+    caller_location,
     problem_with_function,
     problem_with_signature,
 )
@@ -58,26 +62,16 @@ class Condition:
         return bool(holds) is not self.negated
 
 
-class DeclaredCondition:
+class DeclaredCondition(Declared):
     """What `cancel_if` leaves in a class body until the class is made."""
 
-    __slots__ = ("arguments", "location", "options")
+    __slots__ = ("options",)
+
+    kind = "cancel_if"
 
     def __init__(self, arguments: tuple[Any, ...], options: dict[str, Any], location: Location) -> None:
-        self.arguments = arguments
+        super().__init__(arguments[0] if len(arguments) == 1 else MISSING, location)
         self.options = options
-        self.location = location
-
-    @property
-    def test(self) -> Any:
-        return self.arguments[0] if len(self.arguments) == 1 else MISSING
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self.test(*arguments, **named)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        # Only a plain mixin still has this object in its body; its method stays callable.
-        return self.test.__get__(instance, owner) if hasattr(self.test, "__get__") else self
 
 
 @overload
@@ -110,7 +104,7 @@ def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Plac
         return Condition(value, name=str(value))
     if isinstance(value, str):
         return _checked_method(value, option, blueprint, place)
-    if isinstance(value, DeclaredCondition | DeclaredStep):
+    if isinstance(value, Declared):
         raise place.error(f"{option}={value!r} is not a condition. Give the method's name as a text.")
     if isinstance(value, type) or not callable(value):
         raise place.error(
@@ -127,8 +121,8 @@ def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Plac
 def _checked_method(name: str, option: str, blueprint: Blueprint, place: Place) -> Condition:
     method = blueprint.find(name)
     if isinstance(method, DeclaredCondition):
-        method = method.test
-    if isinstance(method, DeclaredStep):
+        method = method.function
+    if isinstance(method, Declared):
         raise place.error(f"{option}={name!r} is a step. Name a method that only looks.")
     if method is MISSING:
         raise place.error(f"{option}={name!r} names no method of the class. Define it, or correct the name.")

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 
-from geneva_drive.definition.durations import checked_duration
+from geneva_drive.definition.validation import checked_duration
 
 __all__ = ["Cancel", "Finish", "FlowControl", "Pause", "Reattempt", "Skip", "Suspend", "is_failure", "unwrap"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from asgiref.sync import iscoroutinefunction
 
-from geneva_drive.definition.functions import problem_with_signature
+from geneva_drive.definition.validation import problem_with_signature
 from geneva_drive.exceptions import InvalidSignalError, StepConfigurationError
 
 __all__ = [

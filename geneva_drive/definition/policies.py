@@ -1,22 +1,27 @@
-"""What an author says about exceptions: policies, and methods that handle them.
-
-Like decorators of steps, these only note what was written. `policy_checks` judges it when the class is
-made and turns it into a `Policy`; `precedence` finds the one that an exception meets.
-"""
+"""Named ways to wait longer after each failure."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
-from geneva_drive.definition.backoff import backoff
-from geneva_drive.definition.blueprint import MISSING, Location, caller_location
-from geneva_drive.definition.durations import checked_duration
+from geneva_drive.definition.validation import (
+    MISSING,
+    Declared,
+    Location,
+    caller_location,
+    checked_duration,
+    location_of,
+)
 
 __all__ = [
+    "BACKOFFS",
+    "LONGEST_BACKOFF",
+    "backoff",
     "DEFAULT_MAX_REATTEMPTS",
     "DeclaredHandler",
     "DeclaredPolicies",
@@ -25,9 +30,55 @@ __all__ = [
     "Policy",
     "PolicyAction",
     "Report",
-    "backoff",
     "on_exception",
 ]
+
+
+LONGEST_BACKOFF: Final = timedelta(days=1)
+"""What every named backoff is capped at."""
+
+_JITTER: Final = 0.15
+"""Taken off at random, up to this share: those that failed together shall not come back together."""
+
+_STEEPEST: Final = 64
+"""Attempts after which every curve is far beyond the cap; no greater power is ever computed."""
+
+BACKOFFS: Final[dict[str, Callable[[int], int]]] = {
+    # Seconds: 3, 18, 83, 258, 627 …, half an hour at the sixth and the cap at the eighteenth.
+    "polynomial": lambda attempt: attempt**4 + 2,
+    # Seconds: 2, 4, 8, 16, 32 …, half an hour at the eleventh and the cap at the seventeenth.
+    "exponential": lambda attempt: 2**attempt,
+}
+
+
+def backoff(name: str, attempt: int) -> timedelta:
+    """Return how long to wait before a reattempt.
+
+    Parameters
+    ----------
+    name
+        ``"polynomial"`` or ``"exponential"``.
+    attempt
+        Which reattempt it will be: 1 for the first.
+
+    Returns
+    -------
+    timedelta
+        At most `LONGEST_BACKOFF`, with up to 15 % taken off at random.
+
+    Raises
+    ------
+    ValueError
+        There is no such backoff, or the attempt is not a whole number from 1.
+    """
+    if name not in BACKOFFS:
+        raise ValueError(f"{name!r} is not a backoff. There are: {', '.join(BACKOFFS)}.")
+    if type(attempt) is not int or attempt < 1:
+        raise ValueError(f"attempt={attempt!r} is not a whole number from 1.")
+    # Capped first, so that there is jitter at the cap too.
+    seconds = min(BACKOFFS[name](min(attempt, _STEEPEST)), LONGEST_BACKOFF.total_seconds())
+    return timedelta(seconds=seconds * (1 - random.uniform(0, _JITTER)))
+
 
 DEFAULT_MAX_REATTEMPTS: Final = 100
 """Wherever reattempts are asked for without a limit. None means no limit."""
@@ -146,31 +197,28 @@ class ExceptionPolicy:
         return f"ExceptionPolicy({', '.join(given)})"
 
 
-class DeclaredHandler:
+class DeclaredHandler(Declared):
     """What `on_exception` leaves in a class body until the class is made."""
 
-    __slots__ = ("function", "location", "matching", "options")
+    __slots__ = ("matching", "options")
+
+    kind = "on_exception"
 
     def __init__(
         self, function: Any, matching: tuple[Any, ...], options: dict[str, Any], location: Location
     ) -> None:
-        self.function = function
+        super().__init__(function, location)
         self.matching = matching
         self.options = options
-        self.location = location
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self.function is MISSING:
             # ``@on_exception(…)`` before it got its function. Left in a class body, it is a mistake.
             function = arguments[0] if arguments else MISSING
-            code = getattr(function, "__code__", None)
-            location = Location(code.co_filename, code.co_firstlineno) if code else self.location
-            return DeclaredHandler(function, self.matching, self.options, location)
-        return self.function(*arguments, **named)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        # Only a plain mixin still has this object in its body; its method stays callable.
-        return self.function.__get__(instance, owner) if hasattr(self.function, "__get__") else self
+            return DeclaredHandler(
+                function, self.matching, self.options, location_of(function) or self.location
+            )
+        return super().__call__(*arguments, **named)
 
 
 class DeclaredPolicies:

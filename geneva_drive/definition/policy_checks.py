@@ -9,13 +9,8 @@ from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
 
-from geneva_drive.definition.backoff import BACKOFFS
-from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
-from geneva_drive.definition.conditions import DeclaredCondition
-from geneva_drive.definition.declared_step import DeclaredStep
-from geneva_drive.definition.durations import checked_duration
-from geneva_drive.definition.functions import problem_with_function, problem_with_signature
 from geneva_drive.definition.policies import (
+    BACKOFFS,
     DEFAULT_MAX_REATTEMPTS,
     DeclaredHandler,
     DeclaredPolicies,
@@ -23,6 +18,15 @@ from geneva_drive.definition.policies import (
     Policy,
     PolicyAction,
     Report,
+)
+from geneva_drive.definition.validation import (
+    MISSING,
+    Blueprint,
+    Declared,
+    Place,
+    checked_duration,
+    problem_with_function,
+    problem_with_signature,
 )
 
 __all__ = ["checked_class_policies", "checked_handler", "checked_policy", "checked_step_policies"]
@@ -95,7 +99,7 @@ def checked_policy(value: Any, option: str, blueprint: Blueprint, place: Place) 
 
 def checked_handler(name: str, declared: DeclaredHandler, blueprint: Blueprint, place: Place) -> Policy:
     """Return the policy that a method under ``@on_exception`` stands for."""
-    if isinstance(declared.function, DeclaredStep | DeclaredCondition | DeclaredHandler):
+    if isinstance(declared.function, Declared):
         raise place.error("its function is declared as a step or a condition already. Give a plain method.")
     if declared.function is MISSING:
         raise place.error("on_exception(…) decorates nothing. Put it above a method, as @on_exception(…).")

@@ -1,8 +1,4 @@
-"""How a class body says what its steps are: ``@step``, ``step.series``, ``removed_step()``.
-
-A decorator only notes what was written. The metaclass judges it, when the class, its bases and the step's
-name are known; an error that came up earlier could not name them.
-"""
+"""What the decorators of steps leave in a class body, as it was written."""
 
 from __future__ import annotations
 
@@ -10,14 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from geneva_drive.definition.blueprint import MISSING, Location, caller_location
+from geneva_drive.definition.collection import OnCrash, OnTimeout
 from geneva_drive.definition.conditions import Test
-from geneva_drive.definition.declared_step import DeclaredStep, PendingStep, location_of
 from geneva_drive.definition.matchers import Matcher
 from geneva_drive.definition.policies import Action, ExceptionPolicy
-from geneva_drive.definition.step_definition import OnCrash, OnTimeout
+from geneva_drive.definition.validation import MISSING, Declared, Location, caller_location, location_of
 
 __all__ = [
+    "DeclaredStep",
+    "PendingStep",
     "ResumableOptions",
     "ResumableSeriesOptions",
     "ResumableStepDecorator",
@@ -28,6 +25,59 @@ __all__ = [
     "resumable_step",
     "step",
 ]
+
+
+class DeclaredStep(Declared):
+    """What stands in a class body until the metaclass has read it.
+
+    Attributes
+    ----------
+    function
+        The step's code; MISSING for a gravestone, and for a decorator that decorates nothing.
+    waits
+        For a series, what was given as waits; else MISSING.
+    arguments
+        Positional arguments that should not be there.
+    """
+
+    __slots__ = ("arguments", "options", "removed", "resumable", "waits")
+
+    kind = "step"
+
+    def __init__(
+        self,
+        function: Any,
+        options: Mapping[str, Any],
+        location: Location,
+        *,
+        arguments: tuple[Any, ...] = (),
+        waits: Any = MISSING,
+        removed: bool = False,
+        resumable: bool = False,
+    ) -> None:
+        super().__init__(function, location)
+        self.options = dict(options)
+        self.arguments = arguments
+        self.waits = waits
+        self.removed = removed
+        self.resumable = resumable
+
+
+class PendingStep(DeclaredStep):
+    """``@step(…)`` before it got its function. Left in a class body, it is a mistake."""
+
+    __slots__ = ()
+
+    def __call__(self, function: Any = MISSING, *arguments: Any, **named: Any) -> DeclaredStep:
+        location = location_of(function) or self.location
+        return DeclaredStep(
+            function,
+            {**self.options, **named},
+            location,
+            arguments=(*self.arguments, *arguments),
+            resumable=self.resumable,
+        )
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 OnException = Action | ExceptionPolicy | Sequence[Action | ExceptionPolicy]

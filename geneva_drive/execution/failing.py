@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING
 
 from geneva_drive.conf import settings
 from geneva_drive.definition import flow
-from geneva_drive.definition.decisions import Decision, Then, decide_crash, decide_error, decide_handled
+from geneva_drive.definition.decisions import (
+    Decision,
+    Match,
+    Then,
+    decide_crash,
+    decide_error,
+    decide_handled,
+    find_policy,
+)
 from geneva_drive.definition.policies import PolicyAction, Report
-from geneva_drive.definition.precedence import Match, find_policy
 from geneva_drive.execution.performing import handle
 from geneva_drive.lifecycle import errors
 from geneva_drive.logs import about

@@ -26,7 +26,7 @@ from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.execution.runner import Runner
     from geneva_drive.models.step_execution import StepExecution
 

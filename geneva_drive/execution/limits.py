@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from geneva_drive import clock
 
 if TYPE_CHECKING:
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.execution.runner import Runner
 
 __all__ = ["Limits"]

@@ -22,7 +22,7 @@ from geneva_drive.execution.limits import Limits
 from geneva_drive.execution.position import Position
 
 if TYPE_CHECKING:
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.execution.failing import Failure
     from geneva_drive.execution.runner import Runner
     from geneva_drive.models.step_execution import StepExecution

@@ -33,7 +33,7 @@ from geneva_drive.serialization import find_unreadable
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.models.signal import Signal
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow

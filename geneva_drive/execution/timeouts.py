@@ -32,7 +32,7 @@ from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
 
 __all__ = ["expire_due", "is_late", "timed_out", "timeout_error"]
 

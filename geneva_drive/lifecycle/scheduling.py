@@ -17,7 +17,7 @@ from geneva_drive.states import ExecutionState
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 

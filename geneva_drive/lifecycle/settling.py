@@ -16,8 +16,8 @@ from geneva_drive.states import Outcome
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.definition.decisions import Decision
-    from geneva_drive.definition.step_definition import StepDefinition
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 

@@ -11,11 +11,9 @@ from django.db import models
 from django.db.models.base import ModelBase
 from django.db.models.manager import BaseManager
 
-from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.class_definition import HOOKS
-from geneva_drive.definition.declarations import DECLARED
-from geneva_drive.definition.functions import problem_with_function
 from geneva_drive.definition.options import validate
+from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Place, problem_with_function
 
 __all__ = [
     "check_attributes",
@@ -40,7 +38,7 @@ def check_attributes(blueprint: Blueprint, base: Any) -> None:
     ]
     columns = _columns(base)
     for name in ("steps", "_geneva"):
-        if name in blueprint.body and not isinstance(blueprint.body[name], DECLARED):
+        if name in blueprint.body and not isinstance(blueprint.body[name], Declared):
             raise blueprint.place.error(f"{name!r} is made from the steps of the class. Choose another name.")
     _check_values(blueprint.body.items(), blueprint.place, "", base, columns)
     for mixin in mixins:
@@ -83,7 +81,7 @@ def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Map
                 f"the manager {name!r}{origin} would find rows of other workflow classes. Derive it from "
                 f"{wanted.__module__}.{wanted.__qualname__}."
             )
-        if name in columns and name != "job_options" and not isinstance(value, DECLARED):
+        if name in columns and name != "job_options" and not isinstance(value, Declared):
             raise place.error(
                 f"{name!r}{origin} would hide a column of every workflow. Choose another name; for type "
                 f"checkers, annotate without a value."

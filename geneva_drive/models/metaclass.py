@@ -16,12 +16,11 @@ from django.apps import apps
 from django.db.models.base import ModelBase
 from django.db.models.options import Options
 
-from geneva_drive.definition.blueprint import Blueprint, linearize
-from geneva_drive.definition.body import ClassBody
-from geneva_drive.definition.class_definition import ClassDefinition
-from geneva_drive.definition.collect import collect
+from geneva_drive.definition.class_body import ClassBody
+from geneva_drive.definition.class_definition import ClassDefinition, collect
 from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.registry import registry
+from geneva_drive.definition.validation import Blueprint, linearize
 from geneva_drive.models.class_options import (
     check_attributes,
     former_types,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geneva_drive.definition.collection import StepCollection
-from geneva_drive.definition.step_definition import StepDefinition
+from geneva_drive.definition.collection import StepCollection, StepDefinition
 from geneva_drive.exceptions import StepNotDefinedError
 
 STEPS = StepCollection(

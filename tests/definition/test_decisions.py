@@ -13,6 +13,7 @@ from geneva_drive.definition import flow
 from geneva_drive.definition.decisions import (
     Decision,
     ErrorRecord,
+    Match,
     Then,
     decide_crash,
     decide_error,
@@ -20,7 +21,6 @@ from geneva_drive.definition.decisions import (
     decide_handled,
 )
 from geneva_drive.definition.policies import Policy, PolicyAction
-from geneva_drive.definition.precedence import Match
 from geneva_drive.states import MOVES, ExecutionState, Outcome, WorkflowState
 
 ERROR = ErrorRecord("shop.Busy", "busy", "Traceback …")

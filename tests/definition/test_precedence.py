@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from geneva_drive.definition.decisions import find_policy
 from geneva_drive.definition.policies import Policy, PolicyAction
-from geneva_drive.definition.precedence import find_policy
 from geneva_drive.exceptions import StepConfigurationError
 
 

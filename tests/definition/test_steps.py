@@ -11,7 +11,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from geneva_drive import removed_step, step
-from geneva_drive.definition.step_definition import StepDefinition
+from geneva_drive.definition.collection import StepDefinition
 from tests.definition.support import FILE, Base, define
 
 

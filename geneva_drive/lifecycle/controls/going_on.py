@@ -14,7 +14,7 @@ from geneva_drive.states import WorkflowState
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.events import Pending
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow

@@ -13,7 +13,7 @@ from geneva_drive.lifecycle.controls.going_on import defined, runnable
 from geneva_drive.states import ENDED, ONGOING, ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from django.contrib.auth.models import AbstractBaseUser
 
-    from geneva_drive.definition.step_definition import StepDefinition
+    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.events import Pending
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow

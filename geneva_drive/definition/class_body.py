@@ -8,18 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from geneva_drive.definition.blueprint import MISSING, Blueprint, Place
 from geneva_drive.definition.conditions import DeclaredCondition
-from geneva_drive.definition.declared_step import DeclaredStep
-from geneva_drive.definition.durations import checked_duration
 from geneva_drive.definition.policies import DeclaredHandler, DeclaredPolicies
+from geneva_drive.definition.steps import DeclaredStep
+from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Place, checked_duration
 
-__all__ = ["DECLARED", "Declaration", "declarations_in", "without_declarations"]
-
-DECLARED = DeclaredStep | DeclaredCondition | DeclaredHandler
-"""What a decorator of ours leaves in a class body."""
-
-_KINDS = {DeclaredStep: "step", DeclaredCondition: "cancel_if", DeclaredHandler: "on_exception"}
+__all__ = ["Declaration", "declarations_in", "without_declarations", "ClassBody"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +31,7 @@ class Declaration:
     """
 
     name: str
-    declared: DeclaredStep | DeclaredCondition | DeclaredHandler | DeclaredPolicies
+    declared: Declared | DeclaredPolicies
     series: str | None = None
     wait: timedelta | None = None
     follows: str | None = None
@@ -54,7 +48,7 @@ class Declaration:
     @property
     def kind(self) -> str:
         """What to call it in a complaint."""
-        return next((kind for cls, kind in _KINDS.items() if isinstance(self.declared, cls)), "attribute")
+        return self.declared.kind if isinstance(self.declared, Declared) else "attribute"
 
 
 def declarations_in(owner: str, body: Mapping[str, Any]) -> Iterator[Declaration]:
@@ -62,7 +56,7 @@ def declarations_in(owner: str, body: Mapping[str, Any]) -> Iterator[Declaration
     for name, value in body.items():
         if isinstance(value, DeclaredStep) and value.waits is not MISSING:
             yield from _members(Place(owner, name, value.location, "series"), name, value)
-        elif isinstance(value, DECLARED):
+        elif isinstance(value, Declared):
             yield Declaration(name, value)
         elif name == "exception_policies":
             yield Declaration(name, DeclaredPolicies(value))
@@ -113,8 +107,8 @@ def without_declarations(
     body: dict[str, Any] = {}
     for name, value in blueprint.body.items():
         if isinstance(value, DeclaredCondition):
-            if callable(value.test):
-                body[name] = value.test
+            if callable(value.function):
+                body[name] = value.function
         elif isinstance(value, DeclaredHandler):
             body[name] = value.function
         elif isinstance(value, DeclaredStep):
@@ -147,7 +141,7 @@ def _check_for_hidden_declaration(name: str, value: Any, blueprint: Blueprint) -
     inner = value
     for _ in range(100):  # Whatever pretends to wrap itself ends here.
         inner = _inside(inner)
-        if isinstance(inner, DECLARED):
+        if isinstance(inner, Declared):
             place = Place(blueprint.path, name, inner.location)
             raise place.error(
                 "another decorator stands above @step, @cancel_if or @on_exception, which hides it. "
@@ -167,3 +161,25 @@ def _inside(value: Any) -> Any:
             return value.func
         case _:
             return getattr(value, "__wrapped__", None)
+
+
+class ClassBody(dict[str, Any]):
+    """A class body that notices when a declaration takes a name that is taken, or loses its own.
+
+    In a plain dict the first of two steps of one name would be gone without a trace.
+    """
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        earlier = self.get(name)
+        taken = isinstance(earlier, Declared) or (isinstance(value, Declared) and name in self)
+        # `check = step(check)` is the decorator written out.
+        if taken and not (isinstance(value, DeclaredStep) and value.function is earlier):
+            self._refuse(name, earlier, value)
+        super().__setitem__(name, value)
+
+    def _refuse(self, name: str, earlier: Any, value: Any) -> None:
+        owner = f"{self.get('__module__', '?')}.{self.get('__qualname__', '?')}"
+        declared = value if isinstance(value, Declared) else earlier
+        place = Place(owner, name, declared.location)
+        first = f" (first at {earlier.location})" if hasattr(earlier, "location") else ""
+        raise place.error(f"the name is taken twice in this class body{first}. Rename one of the two.")
