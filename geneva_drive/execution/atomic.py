@@ -7,7 +7,14 @@ from django.db.transaction import TransactionManagementError
 
 from geneva_drive.definition.decisions import Decision
 from geneva_drive.events import Pending
-from geneva_drive.execution import finalizing, points
+from geneva_drive.execution import points
+from geneva_drive.execution.finalizing import (
+    decide,
+    finalize,
+    finalize_locked,
+    report_fenced,
+    report_unprepared,
+)
 from geneva_drive.execution.performing import Ending, Performance, is_simulated_death, perform
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle.locking import alias_of, may_pass, write_first
@@ -38,21 +45,19 @@ def perform_atomic(performance: Performance, runner: Runner) -> tuple[Performanc
                     "transaction.atomic() block of its own."
                 )
             points.reach("performed")
-            following, fenced = _finalize_atomic(
-                performance, finalizing.decide(performance, ending), runner, pending
-            )
+            following, fenced = _finalize_atomic(performance, decide(performance, ending), runner, pending)
             if fenced:
                 raise _Fenced
             points.reach("finalizing")
     except _Fenced:
-        finalizing.report_fenced(performance, pending)
+        report_fenced(performance, pending)
         pending.send()
         return None, Ending()
     except BaseException as error:
         if is_simulated_death(error):
             raise
         failed = Ending(error=error)
-        return finalizing.finalize(performance, failed, runner), failed
+        return finalize(performance, failed, runner), failed
     pending.send()
     return following, ending
 
@@ -63,10 +68,10 @@ def _finalize_atomic(
     """Finalize in the body's transaction. What follows may fail to be prepared; what is done stays done."""
     try:
         with transaction.atomic(using=alias_of(performance.execution)):
-            return finalizing.finalize_locked(performance, decision, runner, pending)
+            return finalize_locked(performance, decision, runner, pending)
     except Exception as error:
         if may_pass(error, alias_of(performance.execution)):
             raise
-        finalizing.report_unprepared(performance)
+        report_unprepared(performance)
         pending.clear()
-        return finalizing.finalize_locked(performance, decision, runner, pending, go_on=False)
+        return finalize_locked(performance, decision, runner, pending, go_on=False)

@@ -68,7 +68,7 @@ class _Explanation:
         if state in ENDED:
             return _("It has ended: it was %(state)s at %(time)s.") % {
                 "state": state.label,
-                "time": phrases.time(self.workflow.transitioned_at),
+                "time": phrases.moment(self.workflow.transitioned_at),
             }
         if state == WorkflowState.PAUSED:
             return self._paused()
@@ -96,7 +96,7 @@ class _Explanation:
         if execution.state == ExecutionState.WAITING:
             return self._waiting(execution)
         due = clock.utc(execution.scheduled_for)
-        words = {"step": execution.step_name, "due": phrases.time(due), "queue": execution.queue}
+        words = {"step": execution.step_name, "due": phrases.moment(due), "queue": execution.queue}
         if due > self.now:
             return _("Its step '%(step)s' is not due until %(due)s.") % words
         if outbox.configured_dispatcher().remembers:
@@ -129,7 +129,11 @@ class _Explanation:
         if execution.deferred_since is None:
             return _("%(what)s, so it stays where it is until code runs that does.") % {"what": what}
         until = clock.utc(execution.deferred_since) + settings.UNDEFINED_STEP_GRACE
-        words = {"what": what, "since": phrases.time(execution.deferred_since), "until": phrases.time(until)}
+        words = {
+            "what": what,
+            "since": phrases.moment(execution.deferred_since),
+            "until": phrases.moment(until),
+        }
         if until <= self.now:
             return (
                 _(
@@ -146,8 +150,8 @@ class _Explanation:
     def _waiting(self, execution: StepExecution) -> str:
         words = {
             "step": execution.step_name,
-            "since": phrases.time(execution.waiting_since),
-            "deadline": phrases.time(execution.wait_deadline),
+            "since": phrases.moment(execution.waiting_since),
+            "deadline": phrases.moment(execution.wait_deadline),
         }
         definition = type(self.workflow).steps.resolve(execution.step_name)
         if definition is None or definition.wait_for is None:
@@ -182,7 +186,7 @@ class _Explanation:
         return _(
             "Its step '%(step)s' has been due since %(due)s, was dispatched at %(sent)s, and no job has come for "
             "it; housekeeping dispatches it again after %(again)s."
-        ) % {**words, "sent": phrases.time(execution.dispatched_at), "again": phrases.time(again)}
+        ) % {**words, "sent": phrases.moment(execution.dispatched_at), "again": phrases.moment(again)}
 
     def _is_served(self, queue: str) -> bool:
         alive = Process.objects.using(self.using).filter(heartbeat_at__gte=self.now - settings.LEASE)
@@ -202,13 +206,13 @@ class _Explanation:
     # -- paused
 
     def _paused(self) -> str:
-        words = {"time": phrases.time(self.workflow.transitioned_at)}
+        words = {"time": phrases.moment(self.workflow.transitioned_at)}
         ended = self._stopped_by()
         by_hand = self._action("pause")
         if ended is None or (by_hand is not None and by_hand.created_at >= ended.finished_at):
             if by_hand is None:
                 return _("It is paused since %(time)s.") % words
-            words |= {"time": phrases.time(by_hand.created_at), "who": phrases.by(by_hand)}
+            words |= {"time": phrases.moment(by_hand.created_at), "who": phrases.by_whom(by_hand)}
             return _("It was paused %(who)s at %(time)s.") % words
         words["step"] = ended.step_name
         if ended.outcome == Outcome.WORKFLOW_PAUSED:
@@ -217,7 +221,7 @@ class _Explanation:
             words["outcome"] = str(Outcome(ended.outcome).label)
             sentence = _("It was paused at %(time)s after its step '%(step)s' %(outcome)s.")
         else:
-            words["error"] = phrases.error(ended)
+            words["error"] = phrases.error_in_a_line(ended)
             sentence = _("It was paused at %(time)s because its step '%(step)s' failed with %(error)s.")
         return phrases.with_reason(sentence % words, ended)
 

@@ -33,10 +33,10 @@ def in_progress(
     pausing
         Whether a pause waits for the end of the step.
     """
-    told: dict[str, Any] = {"step": execution.step_name, "since": phrases.time(execution.started_at)}
+    told: dict[str, Any] = {"step": execution.step_name, "since": phrases.moment(execution.started_at)}
     if execution.process_id is None:
         assert execution.started_at is not None
-        told["stuck"] = phrases.time(clock.utc(execution.started_at) + settings.STUCK_AFTER)
+        told["stuck"] = phrases.moment(clock.utc(execution.started_at) + settings.STUCK_AFTER)
         return (
             _(
                 "Its step '%(step)s' is in progress since %(since)s in a process that is not known, and will "
@@ -57,9 +57,9 @@ def in_progress(
     told |= {
         "host": process.hostname,
         "pid": process.pid,
-        "beat": phrases.time(beat),
-        "dead": phrases.time(beat + settings.LEASE),
-        "who": phrases.by(asked) if asked is not None else "",
+        "beat": phrases.moment(beat),
+        "dead": phrases.moment(beat + settings.LEASE),
+        "who": phrases.by_whom(asked) if asked is not None else "",
     }
     return _in_process(process, pausing=pausing, by_somebody=asked is not None, now=now) % told
 
@@ -101,7 +101,7 @@ def rerun(execution: StepExecution, ended: StepExecution | None) -> str | None:
     """Return a sentence about the attempt before if a crash ended it. ``ended``: the latest that has ended."""
     if ended is None or ended.outcome != Outcome.RECOVERED:
         return None
-    told = {"number": execution.crashes + execution.reattempts + 1, "time": phrases.time(ended.finished_at)}
+    told = {"number": execution.crashes + execution.reattempts + 1, "time": phrases.moment(ended.finished_at)}
     return (
         _(
             "It is attempt %(number)s in a row: the one before it was recovered at %(time)s, since its process had "

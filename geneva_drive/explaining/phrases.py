@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from geneva_drive.models.operator_action import OperatorAction
     from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["by", "error", "time", "with_reason"]
+__all__ = ["by_whom", "error_in_a_line", "moment", "with_reason"]
 
 _LONGEST_ERROR = 300
 
 
-def time(value: datetime | None) -> str:
+def moment(value: datetime | None) -> str:
     if value is None:
         return _("an unknown time")
     return clock.utc(value).isoformat(sep=" ", timespec="seconds")
 
 
-def by(action: OperatorAction) -> str:
+def by_whom(action: OperatorAction) -> str:
     words = {"actor": action.actor, "reason": action.reason}
     if action.actor:
         return (_("by %(actor)s (%(reason)s)") if action.reason else _("by %(actor)s")) % words
     return (_("by hand (%(reason)s)") if action.reason else _("by hand")) % words
 
 
-def error(execution: StepExecution) -> str:
+def error_in_a_line(execution: StepExecution) -> str:
     """Return class and message in one line, without the full stop: the sentence around them has its own."""
     message = " ".join((execution.error_message or "").split())
     text = f"{execution.error_class}: {message}" if message else str(execution.error_class)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
-from geneva_drive.lifecycle.controls.going_on import defined, runnable
 from geneva_drive.states import ENDED, ONGOING, ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
@@ -21,10 +20,12 @@ __all__ = [
     "POSSIBLE",
     "cancel",
     "check",
+    "defined",
     "pause",
     "reschedule",
     "resume",
     "resume_at",
+    "runnable",
     "skip",
     "withdraws_a_pause",
 ]
@@ -163,3 +164,40 @@ def _wrong_state(workflow: Workflow, control: str) -> InvalidStateError:
 def _name(workflow: Workflow, active: StepExecution | None) -> str | None:
     name: str | None = active.step_name if active is not None else workflow.next_step_name
     return name
+
+
+def defined(workflow: Workflow, name: str | None, done: str) -> StepDefinition | None:
+    """Return the definition that a stored name stands for; None for a workflow pointed at nothing.
+
+    Raises
+    ------
+    StepNotDefinedError
+        This code does not declare the step, or the class. The message names the ways out.
+    """
+    if name is None:
+        return None
+    if not type(workflow)._geneva.is_startable:
+        raise StepNotDefinedError(
+            f"{workflow} cannot be {done}: {runnable(workflow)} Ways out: cancel(), declare the class again, or name "
+            "it in the former_types of the one that took its place."
+        )
+    definition = workflow.steps.resolve(name)
+    if definition is None:
+        is_paused = workflow.state == WorkflowState.PAUSED
+        resume_at = "resume_at() one of them" if is_paused else "pause(), then resume_at() one of them"
+        raise StepNotDefinedError(
+            f"{workflow} cannot be {done}: its step {name!r} is not defined in {workflow.type}. "
+            f"{runnable(workflow)} Ways out: {resume_at}, cancel(), or declare the step again; "
+            f"next time leave a gravestone, {name} = removed_step(), where the step was."
+        )
+    return definition
+
+
+def runnable(workflow: Workflow) -> str:
+    """Say, for an error's message, at which steps a workflow can be resumed."""
+    if not type(workflow)._geneva.is_startable:
+        return f"This code declares no workflow class {workflow.type!r}."
+    names = ", ".join(step.name for step in workflow.steps.runnable)
+    if not names:
+        return "This code declares no runnable step for it."
+    return f"Steps that it can be resumed at: {names}."
