@@ -32,9 +32,9 @@ from django.core.checks import CheckMessage, Error, Info, Tags, Warning, registe
 from django.db import connections, models, router
 
 from geneva_drive.conf import DEFAULTS, Settings, settings
+from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.models import Workflow, WorkflowRelation, columns
-from geneva_drive.models.registry import registry
 
 __all__ = ["check_columns", "check_heroes", "check_relations", "check_settings"]
 

@@ -12,7 +12,7 @@ from django.db.models import Count, Min, Q
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.housekeeping import buckets
-from geneva_drive.models.process import Process
+from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import router
 from django.db.models import Count
 
-from geneva_drive.models.registry import registry
+from geneva_drive.definition.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports import removed_steps_in_flight, undeclared_in_flight

@@ -13,9 +13,9 @@ from django.db.models import Count, Min, Q
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.matchers import describe
+from geneva_drive.definition.registry import registry
 from geneva_drive.explaining import explain
 from geneva_drive.figures import Figures, figures
-from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.progress import Chain, Progress, chains, history, progress

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import OuterRef, Q, Subquery
 
 from geneva_drive import clock
+from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.controls.permitting import POSSIBLE
-from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.searching import hero_condition, search

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from geneva_drive import clock
-from geneva_drive.models.operator_action import OperatorAction
+from geneva_drive.models.records import OperatorAction
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, Outcome
 

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from geneva_drive import InvalidStateError, StepExecution, StepNotDefinedError, Workflow, clock, step, testing
 from geneva_drive.housekeeping import recover
-from geneva_drive.models.process import Process
 from geneva_drive.models.querysets import StepExecutionQuerySet
+from geneva_drive.models.records import Process
 from tests.execution.support import Free, active, history, own_classes_forgotten, trace
 from tests.testapp.models import Effect, Order
 

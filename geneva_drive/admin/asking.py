@@ -12,8 +12,8 @@ from django.core.exceptions import BadRequest
 from django.utils.translation import gettext as _
 
 from geneva_drive.admin.filters import FILTERS
+from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets
-from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.selecting import Selection, errors_named
 

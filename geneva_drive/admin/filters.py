@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets
-from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.selecting import Selection

@@ -12,9 +12,9 @@ from django.utils.translation import gettext_lazy as _
 from geneva_drive.admin.heroes import possible_heroes
 from geneva_drive.admin.widgets import JSONTextarea
 from geneva_drive.definition.matchers import LONGEST_SIGNAL_NAME
+from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.lifecycle.signaling import LONGEST_KEY
-from geneva_drive.models.registry import registry
 from geneva_drive.serialization import encode
 from geneva_drive.workflows import BulkAction
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.contrib.contenttypes.models import ContentType
 
+from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import StepConfigurationError
-from geneva_drive.models.registry import registry
 from geneva_drive.workflows import BulkAction
 
 __all__ = ["possible_heroes"]

@@ -16,9 +16,9 @@ from geneva_drive import clock
 from geneva_drive.admin.presenting import in_words, relative, type_name
 from geneva_drive.admin.rendering import page
 from geneva_drive.conf import settings
+from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets
-from geneva_drive.models.process import Process
-from geneva_drive.models.registry import registry
+from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.reports import (
     Figures,

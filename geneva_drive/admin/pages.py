@@ -12,8 +12,8 @@ from geneva_drive.admin.actions import ACTIONS, Action
 from geneva_drive.admin.attempts import attempts, progress_in_words
 from geneva_drive.admin.presenting import as_json, hero_link, in_words, pill, relative, tone, type_name
 from geneva_drive.definition.matchers import describe
-from geneva_drive.models.registry import registry
-from geneva_drive.models.signal import Signal
+from geneva_drive.definition.registry import registry
+from geneva_drive.models.records import Signal
 from geneva_drive.progress import chains
 from geneva_drive.reports import explain
 from geneva_drive.states import ExecutionState, SignalState, WorkflowState

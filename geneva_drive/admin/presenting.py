@@ -16,8 +16,8 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
+from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import HeroModelGone
-from geneva_drive.models.registry import registry
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite

@@ -8,8 +8,8 @@ from django.db.models import Count
 from django.utils.translation import gettext as _
 
 from geneva_drive.definition.matchers import describe
-from geneva_drive.models.registry import registry
-from geneva_drive.models.signal import Signal
+from geneva_drive.definition.registry import registry
+from geneva_drive.models.records import Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState, Outcome, SignalState, WorkflowState
 

@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from geneva_drive.admin.forms import StartForm
 from geneva_drive.admin.rendering import page, user_name
+from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import GenevaDriveError
-from geneva_drive.models.registry import registry
 from geneva_drive.workflows import start_by_hand
 
 if TYPE_CHECKING:

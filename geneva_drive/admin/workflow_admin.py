@@ -22,7 +22,7 @@ from geneva_drive.admin.pages import workflow_page
 from geneva_drive.admin.paging import CappedPaginator, WorkflowChangeList
 from geneva_drive.admin.presenting import hero_link, in_words, pill, relative, type_name, whole_seconds
 from geneva_drive.admin.rendering import page
-from geneva_drive.models.registry import registry
+from geneva_drive.definition.registry import registry
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.searching import search
 from geneva_drive.states import ExecutionState

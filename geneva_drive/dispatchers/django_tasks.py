@@ -14,10 +14,10 @@ from django.db import router
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.definition.registry import registry
 from geneva_drive.dispatchers.base import Dispatcher
 from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
-from geneva_drive.models.registry import registry
 
 __all__ = ["DjangoTasks", "backend_of", "tasks_module"]
 

@@ -18,7 +18,7 @@ from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.outbox import configured_dispatcher
 from geneva_drive.models import columns
-from geneva_drive.models.process import Process
+from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 

@@ -12,8 +12,8 @@ from django.db.models import Count, OuterRef, Q, Subquery
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.definition.registry import registry
 from geneva_drive.doctor.finding import Finding
-from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.selecting import Selection

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from django.db import connections
 
 from geneva_drive.doctor.finding import Finding
-from geneva_drive.models.operator_action import OperatorAction
-from geneva_drive.models.process import Process
-from geneva_drive.models.signal import Signal
+from geneva_drive.models.records import OperatorAction, Process, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 

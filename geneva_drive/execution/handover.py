@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from geneva_drive import clock
+from geneva_drive.definition.registry import registry
 from geneva_drive.events import execution_finalized, precondition_checked, workflow_transitioned
 from geneva_drive.execution import statements
 from geneva_drive.execution.performing import Performance, row_of
 from geneva_drive.lifecycle import outbox, scheduling
 from geneva_drive.lifecycle.locking import alias_of
-from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 

@@ -14,12 +14,12 @@ from django.db.models import Exists, OuterRef
 
 from geneva_drive import clock
 from geneva_drive.definition.matchers import name_to_look_for
+from geneva_drive.definition.registry import registry
 from geneva_drive.events import Pending
 from geneva_drive.lifecycle import signaling, transitions
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
 from geneva_drive.logs import about
-from geneva_drive.models.registry import registry
-from geneva_drive.models.signal import Signal
+from geneva_drive.models.records import Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import UNCONSUMED, ExecutionState, WorkflowState

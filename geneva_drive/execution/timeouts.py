@@ -18,13 +18,13 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import PASSED_OVER, Decision, Then, decide_error
 from geneva_drive.definition.matchers import describe
+from geneva_drive.definition.registry import registry
 from geneva_drive.events import Pending
 from geneva_drive.exceptions import SignalWaitTimeout, StepNotDefinedError
 from geneva_drive.lifecycle import errors, outbox, signaling, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
 from geneva_drive.logs import about
-from geneva_drive.models.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState

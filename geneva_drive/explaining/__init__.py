@@ -12,12 +12,12 @@ from geneva_drive.definition.matchers import describe
 from geneva_drive.explaining import performing, phrases
 from geneva_drive.lifecycle import outbox
 from geneva_drive.lifecycle.locking import alias_of
-from geneva_drive.models.process import Process
+from geneva_drive.models.records import Process
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ENDED, ExecutionState, Outcome, WorkflowState
 
 if TYPE_CHECKING:
-    from geneva_drive.models.operator_action import OperatorAction
+    from geneva_drive.models.records import OperatorAction
     from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["explain"]

@@ -9,13 +9,13 @@ from django.utils.translation import gettext as _
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.explaining import phrases
-from geneva_drive.models.process import Process
+from geneva_drive.models.records import Process
 from geneva_drive.states import Outcome
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from geneva_drive.models.operator_action import OperatorAction
+    from geneva_drive.models.records import OperatorAction
     from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["in_progress", "rerun"]

@@ -11,7 +11,7 @@ from geneva_drive import clock
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from geneva_drive.models.operator_action import OperatorAction
+    from geneva_drive.models.records import OperatorAction
     from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["by_whom", "error_in_a_line", "moment", "with_reason"]

@@ -15,8 +15,7 @@ from geneva_drive.conf import settings
 from geneva_drive.housekeeping.counts import Counts
 from geneva_drive.lifecycle.locking import in_transaction, write_first
 from geneva_drive.logs import about
-from geneva_drive.models.operator_action import OperatorAction
-from geneva_drive.models.signal import Signal
+from geneva_drive.models.records import OperatorAction, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ENDED, ExecutionState

@@ -16,7 +16,7 @@ from geneva_drive.execution.recovery import recover_one
 from geneva_drive.housekeeping.counts import Counts
 from geneva_drive.lifecycle.locking import may_pass
 from geneva_drive.logs import about
-from geneva_drive.models.process import Process
+from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState
 

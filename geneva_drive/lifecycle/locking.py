@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.db.models import QuerySet
 
-    from geneva_drive.models.signal import Signal
+    from geneva_drive.models.records import Signal
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from geneva_drive.events import Pending
-    from geneva_drive.models.signal import Signal
+    from geneva_drive.models.records import Signal
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive import clock
+from geneva_drive.definition.registry import registry
 from geneva_drive.management.base import MISUSE, LookingCommand
-from geneva_drive.models.registry import registry
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.selecting import Selection, errors_named
 from geneva_drive.states import ONGOING, WorkflowState

@@ -6,7 +6,7 @@ import django.db.models.deletion
 from django.db import migrations, models
 
 import geneva_drive.models.fields
-import geneva_drive.models.in_step
+import geneva_drive.models.verbs
 
 
 class Migration(migrations.Migration):
@@ -120,7 +120,7 @@ class Migration(migrations.Migration):
                     ("reschedule_workflow", "Can reschedule a workflow's step"),
                 ],
             },
-            bases=(geneva_drive.models.in_step.InStep, models.Model),
+            bases=(geneva_drive.models.verbs.InStep, models.Model),
         ),
         migrations.CreateModel(
             name="StepExecution",

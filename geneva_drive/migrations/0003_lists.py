@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import geneva_drive.models.indexes
+import geneva_drive.models.step_execution
 
 
 class Migration(migrations.Migration):
@@ -17,13 +17,13 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="stepexecution",
-            index=geneva_drive.models.indexes.NotNullIndex(
+            index=geneva_drive.models.step_execution.NotNullIndex(
                 fields=["error_class"], name="geneva_execution_error"
             ),
         ),
         migrations.AddIndex(
             model_name="stepexecution",
-            index=geneva_drive.models.indexes.NotNullIndex(
+            index=geneva_drive.models.step_execution.NotNullIndex(
                 fields=["waiting_since"], name="geneva_execution_parked"
             ),
         ),

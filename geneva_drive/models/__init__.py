@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from geneva_drive.models.operator_action import OperatorAction
-from geneva_drive.models.process import Process
-from geneva_drive.models.relations import WorkflowRelation
-from geneva_drive.models.signal import Signal
+from geneva_drive.models.hero import WorkflowRelation
+from geneva_drive.models.records import OperatorAction, Process, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 

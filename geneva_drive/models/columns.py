@@ -1,7 +1,4 @@
-"""What a column is: decided by the installed models before its table exists, by the database after.
-
-Nothing is read at import. What the database says is cached per alias; :func:`reset` forgets it.
-"""
+"""What the columns of a database really look like, read from its own catalogue."""
 
 from __future__ import annotations
 
@@ -16,12 +13,14 @@ from django.db import connections, models, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from geneva_drive.conf import settings
-from geneva_drive.models import introspection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
+    "column_types",
+    "family",
+    "is_mariadb",
     "FAMILY_OF_KIND",
     "HERO_KEY_COLUMN",
     "HeroColumn",
@@ -41,6 +40,84 @@ __all__ = [
     "real_hero_column",
     "reset",
 ]
+
+
+_INTEGERS = re.compile(r"^(tiny|small|medium|big)?(int|integer|serial)\d*\b|^int\d+$")
+_STRINGS = re.compile(r"^(character varying|character|n?(var)?char|bpchar|(tiny|medium|long)?text|citext)\b")
+
+# One statement a database, whatever the number of tables: a migration asks for all models at once.
+_POSTGRESQL = """
+    SELECT c.relname, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod)
+    FROM pg_catalog.pg_attribute a
+    JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+    WHERE c.relname IN ({tables}) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND pg_catalog.pg_table_is_visible(c.oid) AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_MYSQL = """
+    SELECT table_name, column_name, column_type
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name IN ({tables})
+"""
+# table_xinfo, because table_info leaves generated columns out.
+_SQLITE = """
+    SELECT m.name, x.name, x.type
+    FROM sqlite_master m, pragma_table_xinfo(m.name) x
+    WHERE m.type IN ('table', 'view') AND m.name IN ({tables})
+"""
+_STATEMENTS = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "sqlite": _SQLITE}
+_BATCH = 500  # parameters in one statement; older SQLite allows 999
+
+
+def column_types(connection: BaseDatabaseWrapper, tables: Iterable[str]) -> dict[tuple[str, str], str]:
+    """Give the real type of every column of those tables that exist.
+
+    Returns
+    -------
+    dict
+        ``{(table, column): type}``, the type in lower case as the database spells it. Tables that
+        do not exist, and databases that are none of the four, are left out.
+    """
+    statement = _STATEMENTS.get(connection.vendor)
+    names = list(dict.fromkeys(tables))
+    found: dict[tuple[str, str], str] = {}
+    if statement is None:
+        return found
+    connection.ensure_connection()
+    for start in range(0, len(names), _BATCH):
+        batch = names[start : start + _BATCH]
+        sql = statement.format(tables=", ".join(["%s"] * len(batch)))
+        # Not connection.cursor(): the first use of a column must not add a query to the ones
+        # that a project's assertNumQueries counts.
+        with connection.make_cursor(connection.create_cursor()) as cursor:
+            cursor.execute(sql, batch)
+            for table, column, sql_type in cursor.fetchall():
+                # MySQL's catalogue gives the type as a blob.
+                text = sql_type.decode() if isinstance(sql_type, bytes) else sql_type
+                found[table, column] = text.lower()
+    return found
+
+
+def is_mariadb(connection: BaseDatabaseWrapper) -> bool:
+    """Say whether a connection of Django's MySQL backend is to MariaDB."""
+    return bool(getattr(connection, "mysql_is_mariadb", False))
+
+
+def family(sql_type: str | None) -> str | None:
+    """Sort a column type into "integer", "uuid", "string" or None, by its name alone.
+
+    ``char(32)`` and ``char(36)`` count as strings here: whether they hold UUIDs, the field knows.
+    """
+    if not sql_type:
+        return None
+    sql_type = sql_type.lower()
+    if sql_type == "uuid":
+        return "uuid"
+    if _INTEGERS.match(sql_type):
+        return "integer"
+    if _STRINGS.match(sql_type):
+        return "string"
+    return None
+
 
 KINDS = ("bigint", "uuid", "string")
 
@@ -71,7 +148,7 @@ def _real_type(connection: BaseDatabaseWrapper, table: str, column: str) -> str 
     # The name of the database is part of the key: under the test runner an alias changes its own.
     key = (connection.alias, str(connection.settings_dict["NAME"]), table)
     if column not in _real.get(key, ()):
-        found = introspection.column_types(connection, [table])
+        found = column_types(connection, [table])
         if not found:
             return None  # not remembered: the table may be made any moment
         # All of its columns, since the next one that is asked for is most likely among them.
@@ -171,7 +248,7 @@ def field_family(field: models.Field[Any, Any], connection: BaseDatabaseWrapper)
     # Where the database has no uuid type, only the field knows that those characters are a UUID.
     if isinstance(field, models.UUIDField):
         return "uuid"
-    return introspection.family(field.db_type(connection))
+    return family(field.db_type(connection))
 
 
 def _model_key(model: type[models.Model], using: str, real: dict[tuple[str, str], str]) -> ModelKey:
@@ -181,11 +258,11 @@ def _model_key(model: type[models.Model], using: str, real: dict[tuple[str, str]
     declared = field_family(key, connection)
     if sql_type is None:
         return ModelKey(model._meta.label, declared, key.db_type(connection) or "", "field")
-    family = introspection.family(sql_type)
+    found = family(sql_type)
     # char(32), char(36), varchar(36), binary(16): what a UUIDField finds there, it reads as UUIDs.
-    if declared == "uuid" and family != "integer":
-        family = "uuid"
-    return ModelKey(model._meta.label, family, sql_type, "column")
+    if declared == "uuid" and found != "integer":
+        found = "uuid"
+    return ModelKey(model._meta.label, found, sql_type, "column")
 
 
 def count_hero_keys(using: str) -> HeroKeyCount:
@@ -195,7 +272,7 @@ def count_hero_keys(using: str) -> HeroKeyCount:
     database the first migration of this package may run before the project's own tables are made.
     """
     installed = list(_countable_models(using))
-    real = introspection.column_types(connections[using], [m._meta.db_table for m in installed])
+    real = column_types(connections[using], [m._meta.db_table for m in installed])
     keys = sorted((_model_key(model, using, real) for model in installed), key=lambda key: key.label)
     families = [key.family for key in keys]
     return HeroKeyCount(families.count("uuid"), families.count("string"), families.count("integer"), keys)
@@ -220,10 +297,10 @@ def real_hero_column(
     sql_type = _real_type(connection, table, column)
     if sql_type is None:
         return None
-    family = introspection.family(sql_type)
-    if family == "integer":
+    kind = family(sql_type)
+    if kind == "integer":
         return HeroColumn("bigint", sql_type)
-    if family == "uuid" or re.match(r"(char|character)\((32|36)\)", sql_type):
+    if kind == "uuid" or re.match(r"(char|character)\((32|36)\)", sql_type):
         return HeroColumn("uuid", sql_type)
     return HeroColumn("string", sql_type)
 
@@ -252,7 +329,7 @@ def key_kind(connection: BaseDatabaseWrapper, table: str, column: str) -> str | 
     sql_type = _real_type(connection, table, column)
     if sql_type is None:
         return None
-    return "bigint" if introspection.family(sql_type) == "integer" else "uuid"
+    return "bigint" if family(sql_type) == "integer" else "uuid"
 
 
 # JSON -------------------------------------------------------------------------------------------
@@ -271,5 +348,5 @@ def json_storage(connection: BaseDatabaseWrapper, table: str, column: str) -> st
     if sql_type is None:
         if connection.vendor == "postgresql":
             return "jsonb"
-        return "json" if connection.vendor == "mysql" and not introspection.is_mariadb(connection) else "text"
+        return "json" if connection.vendor == "mysql" and not is_mariadb(connection) else "text"
     return sql_type if sql_type in ("json", "jsonb") else "text"

@@ -1,10 +1,14 @@
-"""Changing the type of the hero key column, without losing a row or making two heroes one."""
+"""Looking whether every hero key survives a change of its column's type."""
 
 from __future__ import annotations
 
+import re
+import uuid
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.contenttypes.models import ContentType
 from django.db import connections, models
@@ -12,8 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from geneva_drive.exceptions import HeroKeyError
 from geneva_drive.models import columns
-from geneva_drive.models.hero_key import HeroKeyField
-from geneva_drive.models.hero_key_examination import Examination, examine
+from geneva_drive.models.fields.hero_key import HeroKeyField, cast_uuid
 from geneva_drive.models.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -21,7 +24,118 @@ if TYPE_CHECKING:
 
     from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
-__all__ = ["convert"]
+__all__ = ["Examination", "Misfit", "examine", "convert"]
+
+
+_BATCH = 20_000  # rows
+_SHOWN = 20  # misfits kept for the message; all are counted
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A workflow whose hero key another kind of column cannot hold."""
+
+    workflow: str
+    hero: str
+    reason: str
+
+
+@dataclass
+class Examination:
+    """What a conversion would meet: rows looked at, and those that forbid it."""
+
+    source: str
+    target: str
+    rows: int = 0
+    misfit_count: int = 0
+    misfits: list[Misfit] = field(default_factory=list)
+
+
+def examine(using: str, target: str, progress: Callable[[int, int], None] | None = None) -> Examination:
+    """Look at every row with a hero. Changes nothing.
+
+    Parameters
+    ----------
+    target
+        "bigint", "uuid" or "string".
+    progress
+        Called with the rows looked at and the rows in all, after each batch.
+    """
+    connection = connections[using]
+    result = Examination(columns.hero_key_kind(using), target)
+    with_hero = Workflow._base_manager.using(using).filter(hero_id__isnull=False)
+    total = with_hero.count()
+    if target == "string":
+        result.rows = total  # integers and UUIDs become the text that a string column holds for them
+        return result
+
+    @cache
+    def obstacle_of_model(content_type_id: int | None) -> str | None:
+        return _obstacle_of_model(content_type_id, target, connection)
+
+    # By ranges of keys: no server-side cursor has to outlive a statement.
+    page = with_hero.order_by("pk").values_list("pk", "hero_type_id", "hero_id")
+    last: Any = None
+    while True:
+        batch = list((page if last is None else page.filter(pk__gt=last))[:_BATCH])
+        if not batch:
+            return result
+        last = batch[-1][0]
+        result.rows += len(batch)
+        for pk, content_type_id, key in batch:
+            reason = _obstacle(key, target, connection) or obstacle_of_model(content_type_id)
+            if reason:
+                result.misfit_count += 1
+                if len(result.misfits) < _SHOWN:
+                    result.misfits.append(
+                        Misfit(str(pk), f"{_label(content_type_id, using)} {key!r}", reason)
+                    )
+        if progress is not None:
+            progress(result.rows, total)
+
+
+def _obstacle(key: Any, target: str, connection: BaseDatabaseWrapper) -> str | None:
+    """Say why a key does not survive, or None if it would come back letter for letter.
+
+    Otherwise two heroes may become one: "7" and "07", or a UUID in upper and in lower case.
+    """
+    if not isinstance(key, str):
+        return f"is no {target}"  # an integer for a UUID, or a UUID for an integer
+    if target == "bigint":
+        fits = _DECIMAL.fullmatch(key) is not None and -(2**63) <= int(key) < 2**63
+    else:
+        fits = _is_cast_uuid(key, connection)
+    return None if fits else f"is not the text of a {target}"
+
+
+def _is_cast_uuid(key: str, connection: BaseDatabaseWrapper) -> bool:
+    try:
+        return cast_uuid(uuid.UUID(key), connection) == key
+    except ValueError:
+        return False
+
+
+def _obstacle_of_model(
+    content_type_id: int | None, target: str, connection: BaseDatabaseWrapper
+) -> str | None:
+    """A hero whose own key is text would not be found again by an integer or a UUID."""
+    if content_type_id is None:
+        return None
+    content_type = ContentType.objects.db_manager(connection.alias).get_for_id(content_type_id)
+    model = content_type.model_class()
+    if model is None:
+        return None  # not installed any more: the value alone has to do
+    family = columns.field_family(model._meta.pk, connection)
+    fits = family == columns.FAMILY_OF_KIND[target]
+    return None if fits else f"belongs to a model with keys of another type ({family or 'unknown'})"
+
+
+def _label(content_type_id: int | None, using: str) -> str:
+    if content_type_id is None:
+        return "a hero without a type"
+    content_type = ContentType.objects.db_manager(using).get_for_id(content_type_id)
+    return f"{content_type.app_label}.{content_type.model}"
 
 
 def convert(using: str, target: str, progress: Callable[[int, int], None] | None = None) -> Examination:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from django.db import models
 
+from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.models.heroes import hero_filter
-from geneva_drive.models.registry import registry
+from geneva_drive.models.hero import hero_filter
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
 
 if TYPE_CHECKING:

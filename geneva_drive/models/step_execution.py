@@ -1,8 +1,8 @@
-"""One attempt at one step: idempotency key, queue entry and audit record at once."""
+"""Indexes that are kept small where the database can do so."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -15,7 +15,6 @@ from geneva_drive.models.fields import (
     active_workflow_field,
     primary_key,
 )
-from geneva_drive.models.indexes import NotNullIndex
 from geneva_drive.models.querysets import StepExecutionQuerySet
 from geneva_drive.states import ACTIVE, ExecutionState, Outcome
 
@@ -24,7 +23,22 @@ if TYPE_CHECKING:
 
     from django.db.models.base import ModelBase
 
-__all__ = ["StepExecution"]
+__all__ = ["NotNullIndex", "StepExecution"]
+
+
+class NotNullIndex(models.Index):
+    """An index on one column for those few rows that have a value there.
+
+    A condition in the model's ``Meta`` would be left out on MySQL and MariaDB together with the whole index:
+    those have no partial ones, and get an index of all rows.
+    """
+
+    def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
+        (field,) = self.fields
+        has_value = models.Q(**{f"{field}__isnull": False})
+        partial = schema_editor.connection.features.supports_partial_indexes
+        plain = models.Index(fields=[field], name=self.name, condition=has_value if partial else None)
+        return plain.create_sql(model, schema_editor, using=using, **kwargs)
 
 
 class StepExecution(models.Model):

@@ -8,10 +8,9 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
+from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle import starting
-from geneva_drive.models.alters_data import alters_data
-from geneva_drive.models.by_hand import ByHand
 from geneva_drive.models.fields import (
     HeroKeyField,
     IdentifierField,
@@ -20,10 +19,10 @@ from geneva_drive.models.fields import (
     ongoing_key_field,
     primary_key,
 )
-from geneva_drive.models.heroes import HeroForeignKey, check_hero, hero_label
+from geneva_drive.models.hero import HeroForeignKey, check_hero, hero_label
 from geneva_drive.models.metaclass import WorkflowMeta
 from geneva_drive.models.querysets import WorkflowManager
-from geneva_drive.models.registry import registry
+from geneva_drive.models.verbs import ByHand, alters_data
 from geneva_drive.states import ENDED, ONGOING, WorkflowState
 
 if TYPE_CHECKING:

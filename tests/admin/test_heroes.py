@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from geneva_drive.models.registry import registry
+from geneva_drive.definition.registry import registry
 from tests.admin.conftest import url
 from tests.testapp.workflows import FiveSteps
 

@@ -13,7 +13,7 @@ from django.test import override_settings
 
 from geneva_drive import Workflow, clock, step
 from geneva_drive.housekeeping import redispatch
-from geneva_drive.models.process import Process
+from geneva_drive.models.records import Process
 from geneva_drive.testing import assert_state, travel
 from tests.execution.support import Free, active, history, own_classes_forgotten, trace
 from tests.testapp.models import Effect, Order

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import AlreadyOngoingError, HeroKeyError, StepExecution, Workflow, clock, reports, step
 from geneva_drive.housekeeping import clean_up, recover
-from geneva_drive.models.operator_action import OperatorAction
+from geneva_drive.models.records import OperatorAction
 from geneva_drive.testing import assert_state, assert_step, crash_at, run_due, run_to_end, travel
 from tests.execution.support import Free, active, history, run, trace
 from tests.testapp.models import Effect, Order

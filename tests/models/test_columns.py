@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from django.test import modify_settings, override_settings
 
-from geneva_drive.models import Workflow, columns, introspection
+from geneva_drive.models import Workflow, columns
 from geneva_drive.models.columns import decide_hero_key
 from geneva_drive.models.fields import HeroKeyField, JSONColumn
 from tests.columnsapp.models import ChildHero, IntegerHero, TextHero, UUIDHero
@@ -119,7 +119,7 @@ class TestCount:
         ],
     )  # fmt: skip
     def test_families_of_column_types(self, sql_type: str | None, family: str | None) -> None:
-        assert introspection.family(sql_type) == family
+        assert columns.family(sql_type) == family
 
     @pytest.mark.django_db
     @pytest.mark.parametrize("real", ["char(32)", "char(36)", "varchar(36)"])
@@ -208,7 +208,7 @@ class TestWhatIsThere:
 
     @pytest.mark.django_db
     def test_generated_columns_are_seen(self) -> None:
-        found = introspection.column_types(connection, [columns.WORKFLOW_TABLE, "django_content_type"])
+        found = columns.column_types(connection, [columns.WORKFLOW_TABLE, "django_content_type"])
 
         assert (columns.WORKFLOW_TABLE, "ongoing_key") in found
         assert ("django_content_type", "id") in found
@@ -216,10 +216,10 @@ class TestWhatIsThere:
 
     @pytest.mark.django_db
     def test_many_tables_are_asked_for_in_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(introspection, "_BATCH", 2)
+        monkeypatch.setattr(columns, "_BATCH", 2)
         names = ["a", "b", columns.WORKFLOW_TABLE, "c", "django_content_type"]
 
-        found = introspection.column_types(connection, names)
+        found = columns.column_types(connection, names)
 
         assert {table for table, _ in found} == {columns.WORKFLOW_TABLE, "django_content_type"}
 

@@ -16,7 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
-from geneva_drive.models import StepExecution, Workflow, fields, keys
+from geneva_drive.models import StepExecution, Workflow, fields
+from geneva_drive.models.fields import keys
 from geneva_drive.states import ACTIVE, ExecutionState
 
 LOOK_ALIKES = ["Abc", "ABC", "Abc ", "äbc", "abc", "abc\t"]

@@ -237,7 +237,7 @@ class TestConverting:
         self, column: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         column("string")
-        monkeypatch.setattr("geneva_drive.models.hero_key_examination._BATCH", 3)
+        monkeypatch.setattr("geneva_drive.models.hero_key_conversion._BATCH", 3)
         for number in range(10):
             row(IntegerHero, str(number))
         row(IntegerHero, "x")

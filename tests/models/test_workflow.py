@@ -9,7 +9,7 @@ from django.core import serializers
 from django.db import transaction
 
 from geneva_drive import InvalidStateError, StepExecution, Workflow, clock, step
-from geneva_drive.models.operator_action import OperatorAction
+from geneva_drive.models.records import OperatorAction
 from geneva_drive.testing import assert_state, run_next_step, run_to_end
 from tests.execution.support import Free, active
 from tests.testapp.models import Order

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from geneva_drive.lifecycle.locking import alias_of
 
 if TYPE_CHECKING:
-    from geneva_drive.models.signal import Signal
+    from geneva_drive.models.records import Signal
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 

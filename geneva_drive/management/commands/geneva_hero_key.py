@@ -14,8 +14,7 @@ from geneva_drive.conf import settings
 from geneva_drive.exceptions import HeroKeyError
 from geneva_drive.management.base import MISUSE, DatabaseCommand
 from geneva_drive.models import columns
-from geneva_drive.models.hero_key_conversion import convert
-from geneva_drive.models.hero_key_examination import Examination, examine
+from geneva_drive.models.hero_key_conversion import Examination, convert, examine
 
 _SMALL = 50_000  # rows; a table up to there is looked at in no time
 

@@ -11,7 +11,7 @@ from geneva_drive import clock
 from geneva_drive.management.base import MISUSE, alias_of_option, workflow_key
 from geneva_drive.management.selection import SelectingCommand
 from geneva_drive.management.text import ago, in_words
-from geneva_drive.models.heroes import hero_label
+from geneva_drive.models.hero import hero_label
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState

@@ -9,8 +9,8 @@ from django.forms.models import model_to_dict
 
 from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option, workflow_key
 from geneva_drive.management.showing import show
-from geneva_drive.models.heroes import hero_label
-from geneva_drive.models.signal import Signal
+from geneva_drive.models.hero import hero_label
+from geneva_drive.models.records import Signal
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports import explain
 from geneva_drive.story import Story, tell

@@ -10,7 +10,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from geneva_drive.models.identifiers import StablePath
+from geneva_drive.models.fields.keys import StablePath
 
 __all__ = ["UTCDateTimeField"]
 

@@ -15,10 +15,11 @@ from django.forms.fields import InvalidJSONInput
 from geneva_drive import serialization
 from geneva_drive.exceptions import PayloadError
 from geneva_drive.models import columns
-from geneva_drive.models.identifiers import StablePath
-from geneva_drive.models.introspection import is_mariadb
+from geneva_drive.models.columns import is_mariadb
+from geneva_drive.models.fields.keys import StablePath
 
 __all__ = ["JSONColumn", "JSONColumnFormField"]
+
 
 _STORED = "$stored"
 

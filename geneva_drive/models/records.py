@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from django.db import models
@@ -14,7 +15,7 @@ from geneva_drive.models.fields import IdentifierField, JSONColumn, UTCDateTimeF
 from geneva_drive.models.querysets import RecordQuerySet
 from geneva_drive.states import SignalState
 
-__all__ = ["Signal"]
+__all__ = ["Signal", "Process", "OperatorAction"]
 
 
 class Signal(models.Model):
@@ -79,3 +80,55 @@ class Signal(models.Model):
                 f"Signal {self.pk} cannot be changed by hand. Send another one: workflow.signal({self.name!r}, …)."
             )
         super().save(**options)
+
+
+class Process(models.Model):
+    """One start of one process. Its identity is a fresh id, never a host name.
+
+    An execution in progress names its process; recovery looks at the heartbeat, not at how long the
+    step takes. The row goes when no execution in progress names it any more.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    hostname = models.CharField(max_length=255)
+    pid = models.PositiveIntegerField()
+    kind = IdentifierField(max_length=50, help_text=_("The dispatcher that it serves."))
+    queues = models.TextField(blank=True, default="", help_text=_("Comma-separated; empty means all."))
+    started_at = UTCDateTimeField()
+    heartbeat_at = UTCDateTimeField()
+
+    class Meta:
+        verbose_name = _("process")
+        verbose_name_plural = _("processes")
+        indexes = [models.Index(fields=["heartbeat_at"], name="geneva_process_dead")]
+
+    def serves(self, queue: str) -> bool:
+        """Whether it takes work from this queue. A comma never occurs in a queue's name."""
+        return not self.queues or queue in self.queues.split(",")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.hostname}:{self.pid}"
+
+
+class OperatorAction(models.Model):
+    """One pause, resume, resume_at, skip, cancel or reschedule by hand."""
+
+    id = primary_key()
+    workflow = models.ForeignKey(
+        "geneva_drive.Workflow", on_delete=models.CASCADE, related_name="operator_actions"
+    )
+    action = IdentifierField(max_length=30)
+    actor = models.CharField(max_length=255, blank=True, default="")
+    reason = models.TextField(blank=True, default="")
+    before = JSONColumn(null=True, blank=True)
+    after = JSONColumn(null=True, blank=True)
+    created_at = UTCDateTimeField()
+
+    objects = RecordQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("operator action")
+        verbose_name_plural = _("operator actions")
+
+    def __str__(self) -> str:
+        return f"{self.action} by {self.actor or 'somebody'}"
