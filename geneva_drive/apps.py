@@ -22,7 +22,7 @@ class GenevaDriveConfig(AppConfig):
         from geneva_drive import checks  # noqa: F401 - registers the checks
         from geneva_drive.dispatchers import checking  # noqa: F401 - the same
         from geneva_drive.exceptions import DispatcherError
-        from geneva_drive.lifecycle import outbox
+        from geneva_drive.lifecycle import dispatch
 
         # What is remembered of columns is only as good as the last migration.
         post_migrate.connect(_columns_changed, dispatch_uid="geneva_drive.columns")
@@ -33,7 +33,7 @@ class GenevaDriveConfig(AppConfig):
         # A process that runs what others dispatch has to know the dispatcher's task before it receives one.
         # What is wrong with it is told by the system checks.
         with contextlib.suppress(DispatcherError):
-            outbox.configured_dispatcher()
+            dispatch.configured_dispatcher()
 
 
 def _columns_changed(using: str | None = None, setting: str = "DATABASES", **_: Any) -> None:

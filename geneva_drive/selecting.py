@@ -14,7 +14,7 @@ from django.db.models import OuterRef, Q, Subquery
 from geneva_drive import clock
 from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets
-from geneva_drive.lifecycle.controls.permitting import POSSIBLE
+from geneva_drive.lifecycle.allowed import POSSIBLE
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.searching import hero_condition, search

@@ -15,7 +15,7 @@ from geneva_drive.conf import settings as geneva
 from geneva_drive.execution import preparing
 from geneva_drive.execution.executor import execute
 from geneva_drive.housekeeping import recover
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 from geneva_drive.logs import FIELDS
 from geneva_drive.testing import assert_state, crash_at, run_next_step, travel
 from geneva_drive.worker import Worker
@@ -179,7 +179,7 @@ def test_a_dispatch_that_fails_carries_the_fields(caplog: pytest.LogCaptureFixtu
     workflow = start(lambda workflow: None)
     settings.GENEVA_DRIVE = {"DISPATCHER": "geneva_drive.not_there.Dispatcher"}
 
-    assert outbox.dispatch(workflow.executions.get()) is False
+    assert dispatch.dispatch(workflow.executions.get()) is False
 
     (record,) = from_us(caplog, logging.ERROR)
     assert fields(record) == expected(workflow)

@@ -11,10 +11,9 @@ from django.utils.translation import gettext_lazy as _
 
 from geneva_drive.admin.heroes import possible_heroes
 from geneva_drive.admin.widgets import JSONTextarea
-from geneva_drive.definition.matchers import LONGEST_SIGNAL_NAME
+from geneva_drive.definition.matchers import LONGEST_IDEMPOTENCY_KEY, LONGEST_SIGNAL_NAME
 from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import GenevaDriveError
-from geneva_drive.lifecycle.signaling import LONGEST_KEY
 from geneva_drive.serialization import encode
 from geneva_drive.workflows import BulkAction
 
@@ -78,7 +77,7 @@ class SignalForm(ReasonForm):
     idempotency_key = forms.CharField(
         label=_("Idempotency key"),
         required=False,
-        max_length=LONGEST_KEY,
+        max_length=LONGEST_IDEMPOTENCY_KEY,
         widget=forms.TextInput(attrs={"class": "vTextField"}),
         help_text=_("The same name and key again sends nothing a second time."),
     )

@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
-from geneva_drive.lifecycle.controls import permitting
-from geneva_drive.lifecycle.controls.permitting import POSSIBLE
+from geneva_drive.lifecycle import allowed
+from geneva_drive.lifecycle.allowed import POSSIBLE
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.selecting import Selection, possible
 from geneva_drive.states import ACTIVE, ENDED, WorkflowState
@@ -44,7 +44,7 @@ def why_not(action: Action, workflow: Workflow) -> str:
     active = StepExecution.objects.using(using).filter(workflow_id=workflow.pk, state__in=ACTIVE).first()
     try:
         # Of a step to resume at the form says what can be chosen.
-        permitting.check(action.call, workflow, active)
+        allowed.check(action.call, workflow, active)
     except (InvalidStateError, StepNotDefinedError) as error:
         return str(error)
     return ""

@@ -17,6 +17,7 @@ from geneva_drive.definition.validation import problem_with_signature
 from geneva_drive.exceptions import InvalidSignalError, StepConfigurationError
 
 __all__ = [
+    "LONGEST_IDEMPOTENCY_KEY",
     "LONGEST_SIGNAL_NAME",
     "Matcher",
     "SignalMatcher",
@@ -29,6 +30,9 @@ __all__ = [
 ]
 
 LONGEST_SIGNAL_NAME: Final = 150
+"""Characters. What the column holds."""
+
+LONGEST_IDEMPOTENCY_KEY: Final = 255
 """Characters. What the column holds."""
 
 

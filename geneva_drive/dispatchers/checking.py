@@ -9,7 +9,7 @@ from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error, register
 
 from geneva_drive.exceptions import DispatcherError
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 
 __all__ = ["check_dispatcher"]
 
@@ -20,7 +20,7 @@ def check_dispatcher(app_configs: Sequence[AppConfig] | None = None, **_: Any) -
     if app_configs is not None and not any(each.label == "geneva_drive" for each in app_configs):
         return []
     try:
-        dispatcher = outbox.configured_dispatcher()
+        dispatcher = dispatch.configured_dispatcher()
     except DispatcherError as error:
         return [Error(str(error), id="geneva_drive.E070")]
     return list(dispatcher.check())

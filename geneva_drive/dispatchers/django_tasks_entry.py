@@ -8,7 +8,7 @@ from typing import Any
 from geneva_drive.dispatchers.django_tasks import DjangoTasks, backend_of, tasks_module
 from geneva_drive.dispatchers.running import run
 from geneva_drive.exceptions import DispatcherError
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 
 __all__ = ["run_execution"]
 
@@ -33,7 +33,7 @@ def _as_task(function: Any) -> Any:
 
 
 def _aliases() -> Iterator[str]:
-    dispatcher = outbox.configured_dispatcher()
+    dispatcher = dispatch.configured_dispatcher()
     if isinstance(dispatcher, DjangoTasks):
         yield dispatcher.alias
     yield from tasks_module().task_backends.settings

@@ -25,7 +25,7 @@ from geneva_drive.execution.executor import execute
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.runner import Runner
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 
@@ -200,7 +200,7 @@ def _stop_at_exit() -> None:
 
 def _straight_on_for() -> timedelta | None:
     try:
-        dispatcher = outbox.configured_dispatcher()
+        dispatcher = dispatch.configured_dispatcher()
     except DispatcherError:
         return None
     found: timedelta | None = getattr(dispatcher, "straight_on_for", None)

@@ -16,7 +16,7 @@ from geneva_drive.doctor import rows, tables
 from geneva_drive.doctor.finding import Finding
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.housekeeping import buckets
-from geneva_drive.lifecycle.outbox import configured_dispatcher
+from geneva_drive.lifecycle.dispatch import configured_dispatcher
 from geneva_drive.models import columns
 from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution

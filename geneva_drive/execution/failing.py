@@ -24,7 +24,7 @@ from geneva_drive.definition.decisions import (
 )
 from geneva_drive.definition.policies import PolicyAction, Report
 from geneva_drive.execution.performing import handle
-from geneva_drive.lifecycle import errors
+from geneva_drive.lifecycle import error_text
 from geneva_drive.logs import about
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _crash(performance: Performance, error: BaseException) -> Decision:
     definition, execution = performance.definition, performance.execution
     return decide_crash(
         (definition.on_crash if definition is not None else None) or settings.RECOVERY_ACTION,
-        error=errors.record(error),
+        error=error_text.record(error),
         crashes=execution.crashes,
         reattempts=performance.reattempts,
         limit=settings.MAX_CRASHES,
@@ -86,7 +86,7 @@ def _crash(performance: Performance, error: BaseException) -> Decision:
 
 
 def _by_policy(performance: Performance, error: BaseException) -> Failure:
-    record = errors.record(error)
+    record = error_text.record(error)
     match = _find(performance, error)
     if match is None:
         return Failure(decide_error(record), error, error)
@@ -162,17 +162,17 @@ def _twice(error: BaseException, second: BaseException, what: str) -> Failure:
     """Pause with both recorded; the runner sees the second, which leads to the first."""
     notes = {"reason": f"{what} raised {type(second).__name__}"}
     if second is error:
-        return Failure(decide_error(errors.record(error), notes=notes), error, error)
+        return Failure(decide_error(error_text.record(error), notes=notes), error, error)
     if second.__cause__ is None and second.__context__ is None:
         second.__context__ = error
-    return Failure(decide_error(errors.record_both(error, second, what), notes=notes), second, second)
+    return Failure(decide_error(error_text.record_both(error, second, what), notes=notes), second, second)
 
 
 def report(performance: Performance, error: BaseException) -> None:
     """Log an exception as an error, once, with its traceback. Never raises."""
     # Not the body's own instance, on which anything may have been set.
     workflow, execution = performance.as_claimed(), performance.execution
-    message = errors.record(error).message
+    message = error_text.record(error).message
     try:
         logger.error(
             "%s, step %s, execution %s failed: %s",

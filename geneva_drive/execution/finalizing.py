@@ -14,7 +14,7 @@ from geneva_drive.events import Pending
 from geneva_drive.execution import failing, handover, points, preparing
 from geneva_drive.execution.performing import Ending, Performance
 from geneva_drive.execution.runner import Runner
-from geneva_drive.lifecycle import errors, transitions
+from geneva_drive.lifecycle import error_text, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import alias_of, in_transaction, lock_execution, lock_workflow, may_pass
 from geneva_drive.logs import about
@@ -57,13 +57,15 @@ def decide(performance: Performance, ending: Ending) -> Decision:
 
 def _is_of_its_text(error: Exception, decision: Decision) -> bool:
     return (
-        decision.error is not None and isinstance(error, DatabaseError) and errors.is_encoding_problem(error)
+        decision.error is not None
+        and isinstance(error, DatabaseError)
+        and error_text.is_encoding_problem(error)
     )
 
 
 def _in_ascii(decision: Decision) -> Decision:
     assert decision.error is not None
-    return replace(decision, error=errors.ascii_only(decision.error))
+    return replace(decision, error=error_text.ascii_only(decision.error))
 
 
 def _finalize(

@@ -8,7 +8,7 @@ from geneva_drive import clock
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE
 from geneva_drive.events import Pending
 from geneva_drive.execution.performing import Performance
-from geneva_drive.lifecycle import outbox, transitions
+from geneva_drive.lifecycle import dispatch, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import alias_of, in_transaction, lock_execution, lock_workflow
 from geneva_drive.models.step_execution import StepExecution
@@ -48,7 +48,7 @@ def _take_back(workflow: Workflow, execution: StepExecution, now: datetime) -> b
                 workflow, WorkflowState.PAUSED, now=now, next_step_name=execution.step_name, pending=pending
             )
         transitions.flush(execution)
-        outbox.send(execution)
+        dispatch.send(execution)
     transitions.flush(workflow)
     pending.send_after_commit(alias_of(workflow))
     return True

@@ -18,7 +18,7 @@ from geneva_drive.definition.registry import registry
 from geneva_drive.events import execution_finalized, precondition_checked, workflow_transitioned
 from geneva_drive.execution import statements
 from geneva_drive.execution.performing import Performance, row_of
-from geneva_drive.lifecycle import outbox, scheduling
+from geneva_drive.lifecycle import dispatch, scheduling
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
@@ -161,11 +161,11 @@ def _leave(
 ) -> Handed | None:
     """End a step and leave the next one scheduled, whatever that one is: it is looked at when it is due."""
     using = alias_of(performance.execution)
-    if outbox.enqueues_inside(using):
+    if dispatch.enqueues_inside(using):
         return None  # the job has to be in the same commit
     if _end_and_insert(performance, workflow, following, now) is None:
         return None
-    outbox.send(following)
+    dispatch.send(following)
     return Handed(None)
 
 

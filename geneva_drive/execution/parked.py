@@ -16,7 +16,7 @@ from geneva_drive import clock
 from geneva_drive.definition.matchers import name_to_look_for
 from geneva_drive.definition.registry import registry
 from geneva_drive.events import Pending
-from geneva_drive.lifecycle import signaling, transitions
+from geneva_drive.lifecycle import signals, transitions
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
 from geneva_drive.logs import about
 from geneva_drive.models.records import Signal
@@ -72,7 +72,7 @@ def _wake_one(using: str, pk: Any, workflow_id: Any) -> bool:
             return False
         now = clock.now(using)
         pending = Pending()
-        if not signaling.revisit(workflow, execution, now=now, pending=pending):
+        if not signals.revisit(workflow, execution, now=now, pending=pending):
             return False
         transitions.touch(workflow, now=now)
         transitions.flush(workflow)

@@ -25,9 +25,9 @@ from geneva_drive.definition.decisions import (
 )
 from geneva_drive.exceptions import PayloadError, StepNotDefinedError, WorkflowNotDefinedError
 from geneva_drive.execution import timeouts
-from geneva_drive.lifecycle import errors, signaling
+from geneva_drive.lifecycle import error_text, signals
 from geneva_drive.lifecycle.locking import is_conflict
-from geneva_drive.lifecycle.reading import read_only
+from geneva_drive.lifecycle.read_only import read_only
 from geneva_drive.serialization import find_unreadable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
         unknown = WorkflowNotDefinedError(
             f"{workflow}: this code declares no workflow class {workflow.type!r}."
         )
-        return put_off(execution, now, errors.record(unknown))
+        return put_off(execution, now, error_text.record(unknown))
     definition = workflow.steps.resolve(execution.step_name)
     try:
         with read_only(workflow, execution, savepoint=_asks(workflow, definition)):
@@ -91,11 +91,13 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
     if found is not None:
         return found
     if definition is None:
-        return put_off(execution, now, errors.record(StepNotDefinedError(_undefined(workflow, execution))))
+        return put_off(
+            execution, now, error_text.record(StepNotDefinedError(_undefined(workflow, execution)))
+        )
     if definition.resumable and (unreadable := find_unreadable(execution.cursor)) is not None:
         # Newer code may have written it, and can read it.
         error = PayloadError(f"{workflow}, cursor of {definition.name!r}: {unreadable.reason}")
-        return put_off(execution, now, errors.record(error))
+        return put_off(execution, now, error_text.record(error))
     return Proceed(definition)
 
 
@@ -116,7 +118,7 @@ def _conditions(
         return PASSED_OVER
     if definition.wait_for is None or execution.signal_id is not None:
         return None
-    signal = signaling.find(workflow, definition.wait_for)
+    signal = signals.find(workflow, definition.wait_for)
     if signal is not None:
         return Proceed(definition, signal=signal)
     if timeouts.is_late(execution, now):

@@ -14,7 +14,7 @@ from geneva_drive.execution import handover, preconditions
 from geneva_drive.execution.handover import Candidate
 from geneva_drive.execution.performing import Performance, row_of
 from geneva_drive.execution.runner import Runner
-from geneva_drive.lifecycle import errors, outbox, transitions
+from geneva_drive.lifecycle import dispatch, error_text, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import alias_of, in_transaction, lock_execution, lock_workflow, may_pass
 from geneva_drive.logs import about
@@ -84,7 +84,7 @@ def prepare_locked(
     now = clock.now(using)
     if clock.utc(execution.scheduled_for) > now:
         # A message that came early changes nothing; the dispatcher gets it back for its time.
-        outbox.send(execution)
+        dispatch.send(execution)
         return None
     return advance(workflow, execution, runner, now, pending)
 
@@ -100,14 +100,14 @@ def put_off_unprepared(
         return
     now = clock.now(using)
     # In ASCII, which every column holds: this is the last line of defence.
-    verdict = preconditions.put_off(execution, now, errors.ascii_only(errors.record(error)))
+    verdict = preconditions.put_off(execution, now, error_text.ascii_only(error_text.record(error)))
     if isinstance(verdict, Decision):
         apply_decision(workflow, execution, verdict, now=now, pending=pending)
         transitions.flush(workflow)
     else:
         transitions.defer(execution, now=now, until=verdict.until, error=verdict.error)
         transitions.flush(execution)
-        outbox.send(execution)
+        dispatch.send(execution)
 
 
 def advance(
@@ -150,7 +150,7 @@ def advance(
             transitions.flush(execution)
             transitions.flush(workflow)
             pending.add(precondition_checked, workflow, execution=execution, verdict="deferred")
-            outbox.send(execution)
+            dispatch.send(execution)
             return None
         if isinstance(verdict, preconditions.Park):
             transitions.park(workflow, execution, now=now, timeout=verdict.timeout)
@@ -180,7 +180,7 @@ def leave(workflow: Workflow, following: StepExecution | None) -> None:
     """Write what comes next as scheduled, for whoever is told of it."""
     if following is not None:
         transitions.flush(following)
-        outbox.send(following)
+        dispatch.send(following)
     transitions.flush(workflow)
 
 

@@ -12,7 +12,7 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE, Decision, ErrorRecord, decide_crash
 from geneva_drive.events import Pending
-from geneva_drive.lifecycle import outbox, transitions
+from geneva_drive.lifecycle import dispatch, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
 from geneva_drive.logs import about
@@ -97,7 +97,7 @@ def recover_one(
         following = apply_decision(workflow, execution, decision, now=now, pending=pending)
         if following is not None:
             transitions.flush(following)
-            outbox.send(following)
+            dispatch.send(following)
         transitions.flush(workflow)
         pending.send_after_commit(using)
         extra = about(workflow, execution)

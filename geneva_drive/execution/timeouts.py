@@ -21,7 +21,7 @@ from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
 from geneva_drive.events import Pending
 from geneva_drive.exceptions import SignalWaitTimeout, StepNotDefinedError
-from geneva_drive.lifecycle import errors, outbox, signaling, transitions
+from geneva_drive.lifecycle import dispatch, error_text, signals, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
 from geneva_drive.logs import about
@@ -61,7 +61,7 @@ def timed_out(workflow: Workflow, execution: StepExecution, definition: StepDefi
     """Decide by ``on_timeout``; None leaves it to the step's policies, as for any error of the step."""
     if definition.on_timeout is None:
         return None
-    error = errors.record(timeout_error(workflow, execution, definition))
+    error = error_text.record(timeout_error(workflow, execution, definition))
     match definition.on_timeout:
         case "skip":
             return replace(PASSED_OVER, error=error, notes={"reason": "not signaled in time"})
@@ -147,7 +147,7 @@ def _expire(using: str, pk: Any, workflow_id: Any) -> bool:
 
 def _move(workflow: Workflow, execution: StepExecution, now: datetime, pending: Pending) -> bool:
     # What is there already counts, however late it is; and a gravestone has no deadline.
-    if signaling.revisit(workflow, execution, now=now, pending=pending):
+    if signals.revisit(workflow, execution, now=now, pending=pending):
         return True
     definition = workflow.steps.resolve(execution.step_name) if type(workflow)._geneva.is_startable else None
     if definition is None:
@@ -160,12 +160,12 @@ def _move(workflow: Workflow, execution: StepExecution, now: datetime, pending: 
         # Its gate finds it too late, and lets it fail outside of locks, where a handler may run.
         transitions.wake(execution, now=now)
         transitions.flush(execution)
-        outbox.send(execution)
+        dispatch.send(execution)
         return True
     following = apply_decision(workflow, execution, decision, now=now, pending=pending)
     if following is not None:
         transitions.flush(following)
-        outbox.send(following)
+        dispatch.send(following)
     return True
 
 
@@ -180,4 +180,4 @@ def _unknown(workflow: Workflow, execution: StepExecution, now: datetime) -> Dec
         f"{workflow}: its step {execution.step_name!r} waited for a signal that did not come in time, and this "
         f"code does not declare what follows. Declare the step, leave a gravestone, or use resume_at() or cancel()."
     )
-    return decide_error(errors.record(error))
+    return decide_error(error_text.record(error))

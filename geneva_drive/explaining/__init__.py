@@ -10,7 +10,7 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.matchers import describe
 from geneva_drive.explaining import performing, phrases
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.records import Process
 from geneva_drive.models.workflow import Workflow
@@ -99,7 +99,7 @@ class _Explanation:
         words = {"step": execution.step_name, "due": phrases.moment(due), "queue": execution.queue}
         if due > self.now:
             return _("Its step '%(step)s' is not due until %(due)s.") % words
-        if outbox.configured_dispatcher().remembers:
+        if dispatch.configured_dispatcher().remembers:
             return self._dispatched(execution, words)
         if not self._is_served(execution.queue):
             return (

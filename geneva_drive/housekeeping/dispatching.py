@@ -11,7 +11,7 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.housekeeping.counts import Counts
 from geneva_drive.housekeeping.queues import buckets
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState
 
@@ -36,7 +36,7 @@ def feed(using: str, counts: Counts | None = None) -> Counts:
     written. Feeders may run side by side.
     """
     counts = counts or Counts()
-    dispatcher = outbox.configured_dispatcher()
+    dispatcher = dispatch.configured_dispatcher()
     if not dispatcher.remembers:
         return counts  # every claim looks at the tables themselves
     now = clock.now(using)
@@ -52,7 +52,7 @@ def feed(using: str, counts: Counts | None = None) -> Counts:
 def redispatch(using: str, counts: Counts | None = None) -> Counts:
     """Dispatch again what is overdue and whose job never came: the same rows, no attempt used."""
     counts = counts or Counts()
-    if not outbox.configured_dispatcher().remembers:
+    if not dispatch.configured_dispatcher().remembers:
         return counts
     before = clock.now(using) - settings.OVERDUE_AFTER
     forgotten = Q(dispatched_at__isnull=True) | Q(dispatched_at__lt=clock.local(before))
@@ -72,7 +72,7 @@ def _dispatch_forgotten(using: str, rows: Any, *, before: datetime) -> int:
         )
         failures = 0
         for execution in found:
-            sent = outbox.dispatch_forgotten(execution, before)
+            sent = dispatch.dispatch_forgotten(execution, before)
             if sent:
                 dispatched += 1
             failures = failures + 1 if sent is False else 0

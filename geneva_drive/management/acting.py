@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive.exceptions import GenevaDriveError
-from geneva_drive.lifecycle.controls import permitting
+from geneva_drive.lifecycle import allowed
 from geneva_drive.management.base import FAILED, MISUSE, alias_of_option, workflow_key
 from geneva_drive.management.selection import SelectingCommand, selection_of
 from geneva_drive.models.step_execution import StepExecution
@@ -146,7 +146,7 @@ class ActionCommand(SelectingCommand):
                 yield self._result(
                     key,
                     workflows.get(key),
-                    lambda workflow: permitting.check(
+                    lambda workflow: allowed.check(
                         self.control,
                         workflow,
                         active.get(workflow.pk),  # noqa: B023

@@ -120,7 +120,7 @@ class Migration(migrations.Migration):
                     ("reschedule_workflow", "Can reschedule a workflow's step"),
                 ],
             },
-            bases=(geneva_drive.models.verbs.InStep, models.Model),
+            bases=(geneva_drive.models.verbs.Verbs, models.Model),
         ),
         migrations.CreateModel(
             name="StepExecution",

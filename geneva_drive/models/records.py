@@ -8,9 +8,8 @@ from typing import Any
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from geneva_drive.definition.matchers import LONGEST_SIGNAL_NAME
+from geneva_drive.definition.matchers import LONGEST_IDEMPOTENCY_KEY, LONGEST_SIGNAL_NAME
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.lifecycle.signaling import LONGEST_KEY
 from geneva_drive.models.fields import IdentifierField, JSONColumn, UTCDateTimeField, primary_key
 from geneva_drive.models.querysets import RecordQuerySet
 from geneva_drive.states import SignalState
@@ -38,7 +37,7 @@ class Signal(models.Model):
         "geneva_drive.Workflow", on_delete=models.CASCADE, related_name="signals", db_index=False
     )
     name = IdentifierField(max_length=LONGEST_SIGNAL_NAME)
-    idempotency_key = IdentifierField(max_length=LONGEST_KEY, null=True, blank=True)
+    idempotency_key = IdentifierField(max_length=LONGEST_IDEMPOTENCY_KEY, null=True, blank=True)
     state = IdentifierField(max_length=20, choices=SignalState.choices, default=SignalState.PENDING)
     payload = JSONColumn(null=True, blank=True)
     claimed_count = models.IntegerField(default=0, db_default=0)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.lifecycle import controls, signaling
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -16,9 +15,8 @@ if TYPE_CHECKING:
 
     from geneva_drive.models.records import Signal
     from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
 
-__all__ = ["alters_data", "ByHand", "InStep", "StepContext"]
+__all__ = ["alters_data", "StepContext", "Verbs", "lifecycle"]
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -28,6 +26,17 @@ def alters_data(method: _F) -> _F:
     """Mark a method with the attribute that templates look at."""
     method.alters_data = True  # type: ignore[attr-defined]
     return method
+
+
+def lifecycle(action: str, *arguments: Any, **options: Any) -> Any:
+    """Call a function of ``geneva_drive.lifecycle``.
+
+    The one late import of the models: lifecycle acts on rows and so stands above them, and a row's verbs and
+    its ``save()`` ask for it when they are called.
+    """
+    from geneva_drive import lifecycle as layer
+
+    return getattr(layer, action)(*arguments, **options)
 
 
 class StepContext(Protocol):
@@ -44,7 +53,7 @@ class StepContext(Protocol):
         ...
 
 
-class InStep:
+class Verbs:
     """Flow control and context; ``pause``, ``skip`` and ``cancel`` live with the verbs of the same name."""
 
     _step: StepContext | None = None
@@ -89,12 +98,7 @@ class InStep:
         """Hand a resumable step on to its successor after ``wait``."""
         self._in_step("suspend()").leave("suspend", wait=wait)
 
-
-class ByHand(InStep):
-    """One verb for each permission of an operator but starting.
-
-    Inside a step ``pause``, ``skip`` and ``cancel`` are flow control: they end the body.
-    """
+    # -- from outside, and as flow control inside a step
 
     @alters_data
     def pause(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
@@ -107,7 +111,7 @@ class ByHand(InStep):
         """
         if self._step is not None:
             self._step.leave("pause", reason=reason)
-        controls.pause(_row(self), by=by, reason=reason)
+        lifecycle("pause", self, by=by, reason=reason)
         return self
 
     @alters_data
@@ -121,7 +125,7 @@ class ByHand(InStep):
         StepNotDefinedError
             The step is not defined in this code; the workflow stays paused.
         """
-        controls.resume(_row(self), by=by, reason=reason)
+        lifecycle("resume", self, by=by, reason=reason)
         return self
 
     @alters_data
@@ -135,7 +139,7 @@ class ByHand(InStep):
         StepNotDefinedError
             The step is not defined, or is a gravestone; the workflow stays paused.
         """
-        controls.resume_at(_row(self), step, by=by, reason=reason)
+        lifecycle("resume_at", self, step, by=by, reason=reason)
         return self
 
     @alters_data
@@ -151,7 +155,7 @@ class ByHand(InStep):
         """
         if self._step is not None:
             self._step.leave("skip", reason=reason)
-        controls.skip(_row(self), by=by, reason=reason)
+        lifecycle("skip", self, by=by, reason=reason)
         return self
 
     @alters_data
@@ -167,7 +171,7 @@ class ByHand(InStep):
         """
         if self._step is not None:
             self._step.leave("cancel", reason=reason)
-        controls.cancel(_row(self), by=by, reason=reason)
+        lifecycle("cancel", self, by=by, reason=reason)
         return self
 
     @alters_data
@@ -183,7 +187,7 @@ class ByHand(InStep):
         InvalidStateError
             No step is scheduled.
         """
-        controls.reschedule(_row(self), at, by=by, reason=reason)
+        lifecycle("reschedule", self, at, by=by, reason=reason)
         return self
 
     @alters_data
@@ -219,9 +223,5 @@ class ByHand(InStep):
             raise InvalidStateError(
                 f"{self}: signal() was called in a condition or a matcher. They only look."
             )
-        return signaling.send(_row(self), name, payload, idempotency_key=idempotency_key)
-
-
-def _row(workflow: ByHand) -> Workflow:
-    # Only a workflow has these verbs, but that class stands above this module.
-    return cast("Workflow", workflow)
+        sent: Signal = lifecycle("send_signal", self, name, payload, idempotency_key=idempotency_key)
+        return sent

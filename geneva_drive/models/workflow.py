@@ -10,7 +10,6 @@ from django.utils.translation import gettext_lazy as _
 
 from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.lifecycle import starting
 from geneva_drive.models.fields import (
     HeroKeyField,
     IdentifierField,
@@ -22,7 +21,7 @@ from geneva_drive.models.fields import (
 from geneva_drive.models.hero import HeroForeignKey, check_hero, hero_label
 from geneva_drive.models.metaclass import WorkflowMeta
 from geneva_drive.models.querysets import WorkflowManager
-from geneva_drive.models.verbs import ByHand, alters_data
+from geneva_drive.models.verbs import Verbs, alters_data, lifecycle
 from geneva_drive.states import ENDED, ONGOING, WorkflowState
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ __all__ = ["Workflow"]
 _SAVEABLE = frozenset({"metadata", "job_options", "updated_at"})
 
 
-class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
+class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
     """Derive from it, declare steps in order, start it for a model instance.
 
     Subclasses are hidden proxies: they share this table and need no migration. A row comes back as an
@@ -185,7 +184,10 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
         cls, hero: models.Model | None, *, using: str | None = None, **options: Any
     ) -> tuple[Self, bool]:
         """Return the hero's ongoing run and False, or a new one and True."""
-        return starting.get_or_start(cls, hero, using=using or cls._alias_for(hero), **options)
+        joined: tuple[Self, bool] = lifecycle(
+            "get_or_start", cls, hero, using=using or cls._alias_for(hero), **options
+        )
+        return joined
 
     @classmethod
     @alters_data
@@ -206,9 +208,10 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
             The workflows that were created, and the heroes that were skipped since they have an ongoing
             run of this type already.
         """
-        return starting.start_many(
-            cls, heroes, at=at, job_options=job_options, using=using, batch_size=batch_size
+        started: tuple[list[Self], list[models.Model]] = lifecycle(
+            "start_many", cls, heroes, at=at, job_options=job_options, using=using, batch_size=batch_size
         )
+        return started
 
     @classmethod
     def _alias_for(cls, hero: models.Model | None) -> str:
@@ -229,7 +232,7 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
         States, step names and times have one writer, and a stale instance must not undo it.
         """
         if self._state.adding:
-            starting.save_new(self, using=using)
+            lifecycle("save_new", self, using=using)
             return
         fields = _SAVEABLE if update_fields is None else frozenset(update_fields)
         if not fields <= _SAVEABLE:
@@ -237,7 +240,7 @@ class Workflow(ByHand, models.Model, metaclass=WorkflowMeta):
                 f"{self}: {', '.join(sorted(fields - _SAVEABLE))} cannot be saved by hand. Use "
                 "pause(), resume(), resume_at(), skip() or cancel()."
             )
-        starting.touch(self)
+        lifecycle("touch", self)
         loaded = fields - self.get_deferred_fields()
         super().save(force_update=force_update, using=using, update_fields=loaded | {"updated_at"})
 

@@ -19,7 +19,7 @@ from geneva_drive.dispatchers import Celery
 from geneva_drive.dispatchers.checking import check_dispatcher
 from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 from tests.testapp.workflows import Heroless
 
 PATH = "geneva_drive.dispatchers.Celery"
@@ -46,7 +46,7 @@ def use(app: CeleryApp, settings: Settings) -> Callable[..., Celery]:
 
     def use(**options: Any) -> Celery:
         settings.GENEVA_DRIVE = {"DISPATCHER": (PATH, options)}
-        made = outbox.configured_dispatcher()
+        made = dispatch.configured_dispatcher()
         assert isinstance(made, Celery)
         return made
 
@@ -208,7 +208,7 @@ def test_without_celery_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, sett
 def test_an_unknown_option_is_named(settings: Settings) -> None:
     settings.GENEVA_DRIVE = {"DISPATCHER": (PATH, {"horizont": timedelta(0)})}
     with pytest.raises(DispatcherError, match="horizont"):
-        outbox.configured_dispatcher()
+        dispatch.configured_dispatcher()
 
 
 def test_a_message_is_json(app: CeleryApp, use: Callable[..., Celery]) -> None:

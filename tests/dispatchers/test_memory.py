@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from geneva_drive import clock, housekeeping
 from geneva_drive.dispatchers import run
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 from geneva_drive.models import StepExecution, Workflow
 from geneva_drive.testing import travel
 from tests.dispatchers.recording import Recording
@@ -321,4 +321,4 @@ def test_a_dispatcher_that_cannot_be_made_does_not_stop_a_start(
 
     assert _row(workflow).state == "scheduled"
     assert "tests.dispatchers.nowhere" in caplog.text
-    assert outbox.dispatch(_row(workflow)) is False
+    assert dispatch.dispatch(_row(workflow)) is False

@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from geneva_drive import Workflow, step
 from geneva_drive.definition.decisions import ErrorRecord
-from geneva_drive.lifecycle import errors
+from geneva_drive.lifecycle import error_text
 from geneva_drive.testing import assert_state
 from tests.execution.support import Free, history, run, trace
 
@@ -181,7 +181,7 @@ def test_every_error_of_a_group_is_in_the_traceback() -> None:
 
 def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
     long = "begin" + "x" * 200_000 + "end"
-    message = errors.record(ValueError(long)).message
+    message = error_text.record(ValueError(long)).message
 
     assert len(message) == 20_000
     assert message.startswith("begin")
@@ -191,7 +191,7 @@ def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
 @pytest.mark.parametrize("limit", [1, 10, 100, 1000])
 def test_the_setting_bounds_message_and_traceback(limit: int) -> None:
     with override_settings(GENEVA_DRIVE={"MAX_ERROR_CHARACTERS": limit}):
-        record = errors.record(ValueError("m" * 5000))
+        record = error_text.record(ValueError("m" * 5000))
 
     assert len(record.message) == limit
     assert len(record.traceback) <= limit
@@ -230,7 +230,7 @@ def test_what_a_three_byte_column_cannot_hold_is_recorded_in_ascii(kind: str) ->
 
 
 def test_in_ascii_a_class_name_still_fits_its_column() -> None:
-    record = errors.ascii_only(ErrorRecord("ß" * 255, "ß", "ß"))
+    record = error_text.ascii_only(ErrorRecord("ß" * 255, "ß", "ß"))
 
     assert len(record.class_name) == 255
     assert record.message == "\\xdf"

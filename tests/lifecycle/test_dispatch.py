@@ -15,7 +15,7 @@ from geneva_drive import StepExecution, Workflow, clock, step
 from geneva_drive.dispatchers import Dispatcher
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.execution.executor import execute
-from geneva_drive.lifecycle import outbox
+from geneva_drive.lifecycle import dispatch
 from geneva_drive.testing import assert_state, run_next_step
 from tests.execution.support import Free, active, everything, trace
 from tests.testapp.models import Order
@@ -168,7 +168,7 @@ def test_a_dispatcher_that_cannot_be_used_is_named(path: str) -> None:
         override_settings(GENEVA_DRIVE={"DISPATCHER": path}),
         pytest.raises(DispatcherError, match=path),
     ):
-        outbox.configured_dispatcher()
+        dispatch.configured_dispatcher()
 
 
 def test_a_start_under_such_a_dispatcher_is_committed_all_the_same(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 
 from geneva_drive import Signal, SignalMatcher, StepExecution, Workflow, clock
 from geneva_drive.execution import timeouts
-from geneva_drive.lifecycle import signaling
+from geneva_drive.lifecycle import signals
 from tests.worker import tables
 
 EXECUTIONS = StepExecution._meta.db_table
@@ -92,7 +92,7 @@ def test_the_oldest_unconsumed_signal_of_a_workflow(whole_workflow: bool) -> Non
 
     def find() -> None:
         with transaction.atomic():
-            signal = signaling.find(workflow, matcher)
+            signal = signals.find(workflow, matcher)
             assert signal is not None
             assert signal.name == "go"
 

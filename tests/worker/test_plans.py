@@ -18,7 +18,7 @@ from geneva_drive.execution.runner import Runner
 from geneva_drive.figures import figures
 from geneva_drive.housekeeping import cleaning, recovering
 from geneva_drive.lifecycle import locking
-from geneva_drive.lifecycle.starting.slot import find_ongoing
+from geneva_drive.lifecycle.starting import find_ongoing
 from geneva_drive.models import Process, StepExecution, Workflow
 from geneva_drive.testing import travel
 from geneva_drive.worker import claiming

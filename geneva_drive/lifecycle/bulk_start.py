@@ -9,10 +9,9 @@ from django.db import IntegrityError, models
 from geneva_drive import clock, tracing
 from geneva_drive.events import Pending, workflow_started
 from geneva_drive.exceptions import AlreadyOngoingError
-from geneva_drive.lifecycle import outbox, scheduling
+from geneva_drive.lifecycle import dispatch, scheduling
 from geneva_drive.lifecycle.locking import in_transaction
-from geneva_drive.lifecycle.starting.filling import fill, moment_of
-from geneva_drive.lifecycle.starting.slot import holders, keys_of_slots, slot_of
+from geneva_drive.lifecycle.starting import fill, holders, keys_of_slots, moment_of, slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from geneva_drive.models.workflow import Workflow
 
 __all__ = ["start_many"]
+
 
 _W = TypeVar("_W", bound="Workflow")
 
@@ -134,7 +134,7 @@ def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str, pe
                 execution.pk = by_workflow[execution.workflow_id]
         for execution in executions:
             execution._state.adding, execution._state.db = False, using
-            outbox.send(execution)
+            dispatch.send(execution)
 
 
 def _start_singly(

@@ -30,6 +30,7 @@ __all__ = [
     "withdraws_a_pause",
 ]
 
+
 POSSIBLE: dict[str, tuple[WorkflowState, ...]] = {
     "pause": (WorkflowState.READY, WorkflowState.PERFORMING),
     # And what is performing and asked to pause: that is withdrawn.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["configured_dispatcher", "dispatch", "dispatch_forgotten", "enqueues_inside", "send"]
 
+
 logger = logging.getLogger("geneva_drive.dispatch")
 
 

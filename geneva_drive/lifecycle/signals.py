@@ -19,6 +19,7 @@ from geneva_drive import clock, serialization
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import PASSED_OVER
 from geneva_drive.definition.matchers import (
+    LONGEST_IDEMPOTENCY_KEY,
     Matcher,
     check_storable,
     checked_signal_name,
@@ -26,7 +27,7 @@ from geneva_drive.definition.matchers import (
     signal_matches,
 )
 from geneva_drive.exceptions import InvalidSignalError, WorkflowNotOngoing
-from geneva_drive.lifecycle import outbox, transitions
+from geneva_drive.lifecycle import dispatch, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import (
     alias_of,
@@ -36,7 +37,7 @@ from geneva_drive.lifecycle.locking import (
     lock_signals,
     lock_workflow,
 )
-from geneva_drive.lifecycle.reading import read_only
+from geneva_drive.lifecycle.read_only import read_only
 from geneva_drive.logs import about
 from geneva_drive.states import ENDED, UNCONSUMED, ExecutionState, SignalState, WorkflowState
 
@@ -48,12 +49,10 @@ if TYPE_CHECKING:
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["LONGEST_KEY", "find", "revisit", "send"]
+__all__ = ["find", "revisit", "send"]
+
 
 logger = logging.getLogger("geneva_drive.signal")
-
-LONGEST_KEY = 255
-"""Characters. What the column holds."""
 
 _READ_AT_ONCE = 20
 """Signals that one query brings while a matcher is asked about each."""
@@ -117,9 +116,10 @@ def _checked_key(key: str | None) -> str | None:
         raise InvalidSignalError(
             f"the idempotency key {key!r} is empty. Give the event's id, or leave it out."
         )
-    if len(key) > LONGEST_KEY:
+    if len(key) > LONGEST_IDEMPOTENCY_KEY:
         raise InvalidSignalError(
-            f"the idempotency key has {len(key)} characters, at most {LONGEST_KEY} fit. Give a digest of it."
+            f"the idempotency key has {len(key)} characters, at most {LONGEST_IDEMPOTENCY_KEY} fit. Give a digest "
+            "of it."
         )
     return check_storable(key, "idempotency key")
 
@@ -205,7 +205,7 @@ def _wake_by(workflow: Workflow, signal: Signal, now: datetime) -> None:
 def _schedule(execution: StepExecution, now: datetime) -> None:
     transitions.wake(execution, now=now)
     transitions.flush(execution)
-    outbox.send(execution)
+    dispatch.send(execution)
 
 
 def find(workflow: Workflow, matcher: Matcher) -> Signal | None:
@@ -247,7 +247,7 @@ def revisit(workflow: Workflow, execution: StepExecution, *, now: datetime, pend
         following = apply_decision(workflow, execution, PASSED_OVER, now=now, pending=pending)
         if following is not None:
             transitions.flush(following)
-            outbox.send(following)
+            dispatch.send(following)
         return True
     if definition.wait_for is not None and execution.signal_id is None:
         try:
