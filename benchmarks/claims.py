@@ -130,12 +130,12 @@ def ask(show_plans: bool) -> dict[str, tuple[float, int]]:
 
 
 def _claim_and_give_back() -> None:
-    from geneva_drive.execution import giving_back
+    from geneva_drive.execution import recovery
     from geneva_drive.execution.runner import Runner
     from geneva_drive.worker.claiming import Outlook, claim
 
     (performance,) = claim("default", Outlook("default", None), 1, Runner())
-    giving_back.give_back(performance)
+    recovery.give_back(performance)
 
 
 def _work(act: Callable[[], Any], show_plans: bool) -> int:

@@ -14,7 +14,7 @@ from django.test import override_settings
 
 from geneva_drive import Workflow, cancel_if, events, removed_step, step
 from geneva_drive.definition.flow import Pause
-from geneva_drive.execution import executor, preparing
+from geneva_drive.execution import executor, prepare
 from geneva_drive.execution.executor import execute
 from geneva_drive.execution.runner import Runner
 from geneva_drive.testing import assert_state, run_next_step
@@ -200,7 +200,7 @@ def test_each_end_of_an_execution_is_told_after_its_commit(straight_on: bool) ->
 
 def test_an_end_that_came_too_late_is_told_as_fenced() -> None:
     workflow = Told.start()
-    performance = preparing.prepare(active(workflow).pk, using="default", runner=Runner())
+    performance = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
     assert performance is not None
     workflow.executions.update(attempt_token=None)
 

@@ -12,7 +12,7 @@ import pytest
 
 from geneva_drive import Workflow, step
 from geneva_drive.conf import settings as geneva
-from geneva_drive.execution import preparing
+from geneva_drive.execution import prepare
 from geneva_drive.execution.executor import execute
 from geneva_drive.housekeeping import recover
 from geneva_drive.lifecycle import dispatch
@@ -194,8 +194,8 @@ def test_a_row_that_cannot_be_prepared_carries_the_fields(
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("cannot be prepared")
 
-    monkeypatch.setattr(preparing, "prepare_locked", broken)
-    monkeypatch.setattr("geneva_drive.execution.statements.can_run", lambda using: False)
+    monkeypatch.setattr(prepare, "prepare_locked", broken)
+    monkeypatch.setattr("geneva_drive.execution.fast_path_sql.can_run", lambda using: False)
     execute(execution.pk)
 
     (record,) = from_us(caplog, logging.ERROR)

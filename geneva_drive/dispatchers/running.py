@@ -20,11 +20,10 @@ from django.db import connections, router
 
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.execution import heartbeat as heartbeats
-from geneva_drive.execution.dead_connections import STALE_AFTER, drop_dead_connections
 from geneva_drive.execution.executor import execute
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
-from geneva_drive.execution.runner import Runner
+from geneva_drive.execution.runner import STALE_AFTER, Runner, drop_dead_connections
 from geneva_drive.lifecycle import dispatch
 from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution

@@ -1,25 +1,85 @@
-"""One execution through its three phases: prepare, perform, finalize.
-
-``execute`` is where every dispatcher ends; it is safe to call twice, since only a row that is still
-scheduled is begun.
-"""
+"""Atomic steps: the body and its end in one transaction, on the database that holds the rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.db import router
+from django.db import connections, router, transaction
+from django.db.transaction import TransactionManagementError
 
-from geneva_drive.execution import failing, points
-from geneva_drive.execution.atomic import perform_atomic
-from geneva_drive.execution.finalizing import finalize
-from geneva_drive.execution.giving_back import give_back
-from geneva_drive.execution.performing import Performance, perform
-from geneva_drive.execution.preparing import prepare
+from geneva_drive.definition.decisions import Decision
+from geneva_drive.events import Pending
+from geneva_drive.execution import failures
+from geneva_drive.execution.finalize import (
+    decide,
+    finalize,
+    finalize_locked,
+    report_fenced,
+    report_unprepared,
+)
+from geneva_drive.execution.perform import Ending, Performance, is_simulated_death, perform
+from geneva_drive.execution.prepare import prepare
+from geneva_drive.execution.recovery import give_back
 from geneva_drive.execution.runner import Runner
+from geneva_drive.lifecycle.locking import alias_of, may_pass, write_first
 from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 
-__all__ = ["execute", "run"]
+__all__ = ["perform_atomic", "execute", "run"]
+
+
+class _Fenced(Exception):
+    """The end of an atomic step came too late; its writes roll back."""
+
+
+def perform_atomic(performance: Performance, runner: Runner) -> tuple[Performance | None, Ending]:
+    """Run the body and finalize it in one transaction; an exception is recorded in another."""
+    using = alias_of(performance.execution)
+    pending = Pending()
+    ending = Ending()
+    try:
+        with transaction.atomic(using=using):
+            write_first(Workflow, performance.workflow_pk, using)
+            ending = perform(performance, runner)
+            if ending.error is not None:
+                raise ending.error
+            if connections[using].needs_rollback:
+                raise TransactionManagementError(
+                    f"{performance.workflow}, step {performance.execution.step_name}: its transaction is "
+                    "marked for rollback. An error of the database was caught inside of it; catch it outside of a "
+                    "transaction.atomic() block of its own."
+                )
+            runner.failpoint("performed")
+            following, fenced = _finalize_atomic(performance, decide(performance, ending), runner, pending)
+            if fenced:
+                raise _Fenced
+            runner.failpoint("finalizing")
+    except _Fenced:
+        report_fenced(performance, pending)
+        pending.send()
+        return None, Ending()
+    except BaseException as error:
+        if is_simulated_death(error):
+            raise
+        failed = Ending(error=error)
+        return finalize(performance, failed, runner), failed
+    pending.send()
+    return following, ending
+
+
+def _finalize_atomic(
+    performance: Performance, decision: Decision, runner: Runner, pending: Pending
+) -> tuple[Performance | None, bool]:
+    """Finalize in the body's transaction. What follows may fail to be prepared; what is done stays done."""
+    try:
+        with transaction.atomic(using=alias_of(performance.execution)):
+            return finalize_locked(performance, decision, runner, pending)
+    except Exception as error:
+        if may_pass(error, alias_of(performance.execution)):
+            raise
+        report_unprepared(performance)
+        pending.clear()
+        return finalize_locked(performance, decision, runner, pending, go_on=False)
 
 
 def execute(execution_id: Any, *, using: str | None = None, runner: Runner | None = None) -> int:
@@ -57,15 +117,15 @@ def run(performance: Performance, runner: Runner) -> int:
             return performed
         runner.hold(current.token)
         try:
-            points.reach("prepared")
+            runner.failpoint("prepared")
             performed += 1
             if current.definition is not None and current.definition.atomic and current.error is None:
                 following, ending = perform_atomic(current, runner)
             else:
                 ending = perform(current, runner)
-                points.reach("performed")
+                runner.failpoint("performed")
                 following = finalize(current, ending, runner)
-            points.reach("finalized")
+            runner.failpoint("finalized")
         finally:
             runner.let_go(current.token)
         if ending.error is not None:
@@ -80,7 +140,7 @@ def _tell(performance: Performance, runner: Runner) -> None:
     failure = performance.failure
     assert failure is not None
     if failure.reported is not None:
-        failing.report(performance, failure.reported)
+        failures.report(performance, failure.reported)
     if failure.raised is not None:
         # So that the runner knows that it has been logged.
         runner.raised = failure.raised

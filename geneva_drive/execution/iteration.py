@@ -9,8 +9,8 @@ from django.db.models import QuerySet
 
 from geneva_drive.definition import flow
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.execution.paging import Pages
-from geneva_drive.execution.position import Position
+from geneva_drive.execution.cursor import Position
+from geneva_drive.execution.pagination import Pages
 
 if TYPE_CHECKING:
     from datetime import timedelta

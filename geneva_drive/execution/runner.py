@@ -1,16 +1,34 @@
-"""Who runs a step, and how far it may go on."""
+"""Who runs a step: how far it may go on, and the points at which a test may let its process die."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
+
+from django.db import connections
 
 from geneva_drive.conf import settings
 
 if TYPE_CHECKING:
     from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["Runner"]
+__all__ = ["STALE_AFTER", "drop_dead_connections", "Runner"]
+
+
+STALE_AFTER = 1.0
+"""Seconds without use after which a thread tries its connections before a body gets them."""
+
+
+def drop_dead_connections() -> None:
+    """Close this thread's connections that are dead, so that the next use makes new ones."""
+    for connection in connections.all(initialized_only=True):
+        if (
+            connection.connection is not None
+            and not connection.in_atomic_block
+            and not connection.is_usable()
+        ):
+            connection.close()
 
 
 class Runner:
@@ -21,6 +39,9 @@ class Runner:
     """
 
     process_id: UUID | None = None
+    #: Called with the name of each point that is passed, for the testing kit: "prepared", "performed",
+    #: "finalizing" (nothing is committed yet), "finalized".
+    at_failpoint: ClassVar[Callable[[str], None] | None] = None
     #: The exception of a step that was raised last. It has been logged.
     raised: BaseException | None = None
     #: Items after which a resumable step stops here, beside what the step says. For the testing kit.
@@ -43,6 +64,11 @@ class Runner:
     def should_stop(self) -> bool:
         """Whether this process is shutting down: a resumable step stops at its next item."""
         return False
+
+    def failpoint(self, name: str) -> None:
+        """Pass the point of this name."""
+        if Runner.at_failpoint is not None:
+            Runner.at_failpoint(name)
 
     def hold(self, token: UUID) -> None:
         """Note that a thread of this process holds the execution with this token."""

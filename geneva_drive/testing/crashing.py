@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from geneva_drive.execution import points
+from geneva_drive.execution.runner import Runner
 
 __all__ = ["POINTS", "ProcessKilled", "crash_at"]
 
@@ -39,12 +39,12 @@ def crash_at(point: str) -> Iterator[None]:
         if reached == point:
             raise ProcessKilled(point)
 
-    before = points.at_point
-    points.at_point = die
+    before = Runner.at_failpoint
+    Runner.at_failpoint = die
     try:
         yield
     except ProcessKilled:
         return
     finally:
-        points.at_point = before
+        Runner.at_failpoint = before
     raise AssertionError(f"The block did not come to the point {point!r}.")

@@ -13,7 +13,7 @@ from geneva_drive import clock
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
 from geneva_drive.execution import executor
 from geneva_drive.execution.runner import Runner
-from geneva_drive.execution.timeouts import expire_due
+from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState

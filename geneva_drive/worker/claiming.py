@@ -18,9 +18,9 @@ from django.db import connections, transaction
 
 from geneva_drive import clock
 from geneva_drive.events import Pending
-from geneva_drive.execution import preparing
-from geneva_drive.execution.handover import Candidate, begin_at_once
-from geneva_drive.execution.performing import Performance
+from geneva_drive.execution import prepare
+from geneva_drive.execution.fast_path import Candidate, begin_at_once
+from geneva_drive.execution.perform import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow, may_pass
@@ -188,13 +188,13 @@ def _prepare_in_savepoint(
     mine = Pending()
     try:
         with transaction.atomic(using=using):
-            performance = preparing.prepare_locked(workflow, execution, runner, mine)
+            performance = prepare.prepare_locked(workflow, execution, runner, mine)
     except Exception as error:
         if may_pass(error, using):
             raise
         extra = about(workflow, execution)
         logger.exception("Execution %s could not be prepared.", execution_id, extra=extra)
         performance = None
-        preparing.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
+        prepare.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
     pending.extend(mine)
     return performance

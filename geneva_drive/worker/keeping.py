@@ -12,9 +12,9 @@ from django.db import connections
 
 from geneva_drive.conf import settings
 from geneva_drive.execution.heartbeat import Heartbeat
-from geneva_drive.execution.parked import wake_parked
-from geneva_drive.execution.timeouts import expire_due
+from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.housekeeping import Counts, clean_up, feed, recover, redispatch
+from geneva_drive.housekeeping.waiting_steps import wake_parked
 from geneva_drive.worker.shutdown import handling_signals
 
 __all__ = ["Feeder", "Housekeeper"]

@@ -13,7 +13,7 @@ from django.db import InterfaceError, OperationalError, connections, router
 from geneva_drive.conf import settings
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
-from geneva_drive.execution.timeouts import expire_due
+from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.lifecycle.locking import is_lost_connection, is_missing_table
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.worker.budget import Budget

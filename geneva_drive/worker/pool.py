@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from django.db import connections
 
 from geneva_drive.execution import executor
-from geneva_drive.execution.dead_connections import STALE_AFTER, drop_dead_connections
-from geneva_drive.execution.giving_back import give_back
 from geneva_drive.execution.heartbeat import Heartbeat
+from geneva_drive.execution.recovery import give_back
+from geneva_drive.execution.runner import STALE_AFTER, drop_dead_connections
 from geneva_drive.logs import about
 from geneva_drive.worker.runner import WorkerRunner
 
 if TYPE_CHECKING:
-    from geneva_drive.execution.performing import Performance
+    from geneva_drive.execution.perform import Performance
 
 __all__ = ["Pool"]
 

@@ -11,7 +11,7 @@ from django.db import DatabaseError, IntegrityError, OperationalError, connectio
 from django.db.transaction import TransactionManagementError
 
 from geneva_drive import InvalidStateError, StepExecution, Workflow, step
-from geneva_drive.execution import executor, preparing
+from geneva_drive.execution import executor, prepare
 from geneva_drive.execution.runner import Runner
 from geneva_drive.testing import assert_state, assert_step, crash_at
 from tests.execution.support import Free, active, history, run, trace
@@ -105,7 +105,7 @@ def test_in_a_block_of_its_own_within_it_a_word_is_refused(atomic: Any) -> None:
 
 
 def _prepared(workflow: Workflow) -> Any:
-    performance = preparing.prepare(active(workflow).pk, using="default", runner=Runner())
+    performance = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
     assert performance is not None
     return performance
 

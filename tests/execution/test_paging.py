@@ -16,7 +16,7 @@ from django.db.models.functions import Lower
 from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import InvalidStateError
-from geneva_drive.execution.paging import Pages
+from geneva_drive.execution.pagination import Pages
 from geneva_drive.serialization import dumps, loads
 from tests.testapp.models import Effect, Item, Order, Pair, Ticket
 

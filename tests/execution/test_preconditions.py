@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection
 from django.test import override_settings
 
 from geneva_drive import InvalidStateError, StepExecution, Workflow, cancel_if, removed_step, step
-from geneva_drive.execution import executor, preparing
+from geneva_drive.execution import executor, prepare
 from geneva_drive.execution.executor import execute
 from geneva_drive.execution.runner import Runner
 from geneva_drive.testing import assert_state, assert_step, run_next_step, run_to_end, travel
@@ -429,7 +429,7 @@ def test_what_a_condition_raised_is_fenced_like_a_body() -> None:
             pass
 
     workflow = Lost.start()
-    performance = preparing.prepare(active(workflow).pk, using="default", runner=Runner())
+    performance = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
     assert performance is not None
     workflow.cancel()
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 from django.db import connections
 
 from geneva_drive import clock, step
-from geneva_drive.execution.performing import Performance, row_of
+from geneva_drive.execution.perform import Performance, row_of
 from geneva_drive.models import Process, StepExecution, Workflow
 from tests.worker.support import Base, active
 

@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import clock
 from geneva_drive.execution import recovery
-from geneva_drive.execution.finalizing import finalize
-from geneva_drive.execution.performing import Ending
+from geneva_drive.execution.finalize import finalize
+from geneva_drive.execution.perform import Ending
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import Counts, recover, recovering
 from geneva_drive.models import Process, StepExecution, Workflow

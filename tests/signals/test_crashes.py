@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from geneva_drive import Workflow
-from geneva_drive.execution import executor, giving_back, preparing
+from geneva_drive.execution import executor, prepare, recovery
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import recover
 from geneva_drive.testing import assert_state, assert_step, crash_at, run_next_step, run_to_end, travel
@@ -40,10 +40,10 @@ def test_a_step_that_is_run_again_after_a_crash_sees_the_same_signal(point: str)
 def test_what_is_given_back_keeps_its_signal() -> None:
     workflow = at_gate(Parcel)
     signal = workflow.signal("scanned", 1)
-    performance = preparing.prepare(active(workflow).pk, using="default", runner=Runner())
+    performance = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
     assert performance is not None
 
-    assert giving_back.give_back(performance)
+    assert recovery.give_back(performance)
 
     assert (active(workflow).state, active(workflow).signal_id) == ("scheduled", signal.pk)
     run_to_end(workflow)
@@ -54,7 +54,7 @@ def test_an_end_that_comes_too_late_consumes_nothing() -> None:
     workflow = at_gate(Parcel)
     workflow.signal("scanned", 1)
     runner = Runner()
-    performance = preparing.prepare(active(workflow).pk, using="default", runner=runner)
+    performance = prepare.prepare(active(workflow).pk, using="default", runner=runner)
     assert performance is not None
     Workflow.objects.get(pk=workflow.pk).cancel()
 

@@ -10,9 +10,9 @@ import pytest
 
 from geneva_drive import StepNotDefinedError, Workflow
 from geneva_drive.definition.registry import registry
-from geneva_drive.execution.parked import wake_parked
-from geneva_drive.execution.timeouts import expire_due
+from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.housekeeping import housekeep
+from geneva_drive.housekeeping.waiting_steps import wake_parked
 from geneva_drive.testing import (
     assert_state,
     assert_step,
@@ -215,7 +215,7 @@ def test_housekeeping_leaves_a_step_whose_signal_is_not_there() -> None:
 
 
 def test_housekeeping_finds_them_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geneva_drive.execution.parked._PAGE", 2)
+    monkeypatch.setattr("geneva_drive.housekeeping.waiting_steps._PAGE", 2)
     for _ in range(5):
         parked()
     deploy(NO_LONGER_WAITS)

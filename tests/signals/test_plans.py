@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from geneva_drive import Signal, SignalMatcher, StepExecution, Workflow, clock
-from geneva_drive.execution import timeouts
+from geneva_drive.execution import signal_timeouts
 from geneva_drive.lifecycle import signals
 from tests.worker import tables
 
@@ -124,10 +124,10 @@ def test_which_signals_are_unconsumed_at_all() -> None:
 
 
 def test_whose_deadline_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeouts, "_PAGE", 4)
+    monkeypatch.setattr(signal_timeouts, "_PAGE", 4)
     rows: list[Any] = []
 
-    found = tables.plans(lambda: rows.extend(timeouts._due("default")), table=EXECUTIONS)
+    found = tables.plans(lambda: rows.extend(signal_timeouts._due("default")), table=EXECUTIONS)
 
     assert len(rows) == 10
     assert len(found) == 3

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from geneva_drive import SignalWaitTimeout, StepExecution, Workflow, clock
-from geneva_drive.execution.timeouts import expire_due
+from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.housekeeping import housekeep
 from geneva_drive.testing import (
     assert_state,
@@ -243,7 +243,7 @@ def test_housekeeping_sees_deadlines_too() -> None:
 
 @pytest.mark.django_db
 def test_many_deadlines_are_dealt_with_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geneva_drive.execution.timeouts._PAGE", 2)
+    monkeypatch.setattr("geneva_drive.execution.signal_timeouts._PAGE", 2)
     workflows = [at_gate(TimesOutCancel) for _ in range(5)]
     # All at the same moment, so that pages are told apart by key.
     same = active(workflows[0]).wait_deadline
@@ -259,16 +259,16 @@ def test_many_deadlines_are_dealt_with_page_by_page(monkeypatch: pytest.MonkeyPa
 @pytest.mark.django_db
 def test_one_deadline_that_cannot_be_dealt_with_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = at_gate(TimesOutCancel), at_gate(TimesOutCancel)
-    from geneva_drive.execution import timeouts
+    from geneva_drive.execution import signal_timeouts
 
-    real = timeouts.timed_out
+    real = signal_timeouts.timed_out
 
     def breaks(workflow: Workflow, *rest: object) -> object:
         if workflow.pk == first.pk:
             raise RuntimeError("broken")
         return real(workflow, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(timeouts, "timed_out", breaks)
+    monkeypatch.setattr(signal_timeouts, "timed_out", breaks)
     with travel(LATE):
         assert expire_due("default") == 1
 

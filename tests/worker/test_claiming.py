@@ -13,8 +13,8 @@ from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import clock, step
-from geneva_drive.execution import executor, giving_back, preconditions
-from geneva_drive.execution.performing import Performance
+from geneva_drive.execution import executor, prepare, recovery
+from geneva_drive.execution.perform import Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.models import StepExecution, Workflow
 from geneva_drive.worker import claiming
@@ -218,14 +218,14 @@ def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(
     """Given a fault of our own in the middle of preparing, the row leaves the head of the line, then pauses."""
     broken = ClaimedAsking.start(at=clock.now() - timedelta(hours=1))
     good = ClaimedAsking.start()
-    check = preconditions.check
+    check = prepare.check
 
     def fails(workflow: Workflow, *rest: Any) -> Any:
         if workflow.pk == broken.pk:
             raise RuntimeError("nobody thought of this")
         return check(workflow, *rest)
 
-    monkeypatch.setattr(preconditions, "check", fails)
+    monkeypatch.setattr(prepare, "check", fails)
     assert [each.workflow.pk for each in claim(2)] == [good.pk]
     row = active(broken)
     assert row.state == "scheduled"
@@ -243,7 +243,7 @@ def test_what_was_not_begun_goes_back_and_is_no_crash(kind: type[Base]) -> None:
     workflow = kind.start()
     (performance,) = claim()
 
-    assert giving_back.give_back(performance)
+    assert recovery.give_back(performance)
 
     row = active(workflow)
     assert (row.state, row.crashes, row.process_id, row.attempt_token) == ("scheduled", 0, None, None)
@@ -259,7 +259,7 @@ def test_giving_back_is_fenced_by_the_token(kind: type[Base]) -> None:
     workflow = kind.start()
     (performance,) = claim()
     StepExecution.objects.filter(workflow=workflow).update(attempt_token=uuid4())
-    assert not giving_back.give_back(performance)
+    assert not recovery.give_back(performance)
     assert active(workflow).state == "in_progress"
 
 
@@ -269,7 +269,7 @@ def test_giving_back_honours_a_pause_and_a_cancel() -> None:
     paused.pause()
     canceled.cancel()
     for performance in performances.values():
-        giving_back.give_back(performance)
+        recovery.give_back(performance)
     paused.refresh_from_db()
     assert paused.state == "paused"
     assert paused.pause_requested_at is None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["expire_due", "is_late", "timed_out", "timeout_error"]
 
+
 logger = logging.getLogger("geneva_drive.signal")
 
 _PAGE = 200

@@ -11,8 +11,8 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE, SUCCESS, Decision, decide_flow
 from geneva_drive.events import Pending
-from geneva_drive.execution import failing, handover, points, preparing
-from geneva_drive.execution.performing import Ending, Performance
+from geneva_drive.execution import failures, fast_path, prepare
+from geneva_drive.execution.perform import Ending, Performance
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import error_text, transitions
 from geneva_drive.lifecycle.applying import apply_decision
@@ -23,6 +23,7 @@ from geneva_drive.states import ExecutionState, WorkflowState
 
 __all__ = ["decide", "finalize", "finalize_locked", "report_fenced", "report_unprepared"]
 
+
 logger = logging.getLogger("geneva_drive.executor")
 
 
@@ -30,8 +31,8 @@ def finalize(performance: Performance, ending: Ending, runner: Runner) -> Perfor
     """Write how it ended and what follows, fenced; maybe with the next one already claimed."""
     decision = decide(performance, ending)
     # Between writing and committing, where a test may let its process die, one statement has no point.
-    if decision is SUCCESS and points.at_point is None:
-        handed = handover.at_once(performance, runner)
+    if decision is SUCCESS and Runner.at_failpoint is None:
+        handed = fast_path.at_once(performance, runner)
         if handed is not None:
             return handed.following
     # After an exception nothing is claimed: the runner may get to see it, and must not hold anything then.
@@ -51,7 +52,7 @@ def decide(performance: Performance, ending: Ending) -> Decision:
         return decide_flow(ending.control)
     if ending.error is None:
         return SUCCESS
-    performance.failure = failing.judge(performance, ending.error)
+    performance.failure = failures.judge(performance, ending.error)
     return performance.failure.decision
 
 
@@ -79,7 +80,7 @@ def _finalize(
         following, fenced = finalize_locked(performance, decision, runner, pending, go_on=go_on)
         if fenced:
             report_fenced(performance, pending)
-        points.reach("finalizing")
+        runner.failpoint("finalizing")
         return following
 
     try:
@@ -116,10 +117,10 @@ def finalize_locked(
     if (
         following is not None
         and go_on
-        and preparing.may_go_on(workflow, following, execution.queue, runner, now)
+        and prepare.may_go_on(workflow, following, execution.queue, runner, now)
     ):
-        return preparing.advance(workflow, following, runner, now, pending, handed_over=True), False
-    preparing.leave(workflow, following)
+        return prepare.advance(workflow, following, runner, now, pending, handed_over=True), False
+    prepare.leave(workflow, following)
     return None, False
 
 

@@ -23,15 +23,16 @@ from geneva_drive.definition.decisions import (
     find_policy,
 )
 from geneva_drive.definition.policies import PolicyAction, Report
-from geneva_drive.execution.performing import handle
+from geneva_drive.execution.perform import handle
 from geneva_drive.lifecycle import error_text
 from geneva_drive.logs import about
 
 if TYPE_CHECKING:
     from geneva_drive.definition.decisions import ErrorRecord
-    from geneva_drive.execution.performing import Performance
+    from geneva_drive.execution.perform import Performance
 
 __all__ = ["Failure", "judge", "report"]
+
 
 logger = logging.getLogger("geneva_drive.errors")
 

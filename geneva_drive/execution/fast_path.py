@@ -16,8 +16,8 @@ from uuid import uuid4
 from geneva_drive import clock
 from geneva_drive.definition.registry import registry
 from geneva_drive.events import execution_finalized, precondition_checked, workflow_transitioned
-from geneva_drive.execution import statements
-from geneva_drive.execution.performing import Performance, row_of
+from geneva_drive.execution import fast_path_sql
+from geneva_drive.execution.perform import Performance, row_of
 from geneva_drive.lifecycle import dispatch, scheduling
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.workflow import Workflow
@@ -67,7 +67,7 @@ def begin_at_once(
 ) -> Performance | None:
     """Prepare a plain step in one statement, or return None, in which case nothing was written."""
     # A state that moves: whoever wants to be told of that is told by the portable way.
-    if not statements.can_run(using) or workflow_transitioned.receivers:
+    if not fast_path_sql.can_run(using) or workflow_transitioned.receivers:
         return None
     cls = registry.get(candidate.type)
     if cls is None:
@@ -79,7 +79,7 @@ def begin_at_once(
     if hero is None:
         return None
     token = uuid4()
-    rows = statements.begin(
+    rows = fast_path_sql.begin(
         using,
         candidate.execution_id,
         candidate.workflow_id,
@@ -103,7 +103,7 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
     """End a step that succeeded in one statement, or return None, in which case nothing was written."""
     execution = performance.execution
     using = alias_of(execution)
-    if not statements.can_run(using) or workflow_transitioned.receivers:
+    if not fast_path_sql.can_run(using) or workflow_transitioned.receivers:
         return None
     if execution.signal_id is not None:
         # It is settled in the same commit, by the portable way.
@@ -114,7 +114,7 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
     following = cls.steps.next_after(execution.step_name)
     now = clock.now(using)
     if following is None:
-        if not statements.finish(using, workflow.pk, execution.pk, performance.token, now):
+        if not fast_path_sql.finish(using, workflow.pk, execution.pk, performance.token, now):
             return None
         _note_end(performance, now)
         return Handed(None)
@@ -142,7 +142,7 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
         return None
     _, metadata = written
     row = performance.row | {
-        "metadata": statements.decode("metadata", using, metadata),
+        "metadata": fast_path_sql.decode("metadata", using, metadata),
         "current_step_name": built.step_name,
         "next_step_name": built.step_name,
         "updated_at": moment,
@@ -175,7 +175,9 @@ def _end_and_insert(
     """Write both in one statement, and show it on their instances; what the statement returned, or None."""
     execution = performance.execution
     key = (workflow.pk, execution.pk, performance.token)
-    written = statements.hand_over(alias_of(execution), *key, following, now, built_with=workflow.job_options)
+    written = fast_path_sql.hand_over(
+        alias_of(execution), *key, following, now, built_with=workflow.job_options
+    )
     if written is None:
         return None
     following.pk = written[0]

@@ -20,6 +20,9 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 
+__all__ = ["begin", "can_run", "decode", "finish", "hand_over", "load"]
+
+
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 else:
     _Row = TypeVar("_Row")
 
-__all__ = ["begin", "can_run", "decode", "finish", "hand_over", "load"]
 
 logger = logging.getLogger("geneva_drive.executor")
 

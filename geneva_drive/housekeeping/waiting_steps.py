@@ -26,6 +26,7 @@ from geneva_drive.states import UNCONSUMED, ExecutionState, WorkflowState
 
 __all__ = ["wake_parked"]
 
+
 logger = logging.getLogger("geneva_drive.signal")
 
 _PAGE = 500
