@@ -20,7 +20,6 @@ class GenevaDriveConfig(AppConfig):
 
     def ready(self) -> None:
         from geneva_drive import checks  # noqa: F401 - registers the checks
-        from geneva_drive.dispatchers import checking  # noqa: F401 - the same
         from geneva_drive.exceptions import DispatcherError
         from geneva_drive.lifecycle import dispatch
 

@@ -26,17 +26,18 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from django.apps import apps
+from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register  # noqa: A004 - Django's name
 from django.db import connections, models, router
 
 from geneva_drive.conf import DEFAULTS, Settings, settings
 from geneva_drive.definition.registry import registry
-from geneva_drive.exceptions import GenevaDriveError
+from geneva_drive.exceptions import DispatcherError, GenevaDriveError
+from geneva_drive.lifecycle import dispatch
 from geneva_drive.models import Workflow, WorkflowRelation, columns
 
-__all__ = ["check_columns", "check_heroes", "check_relations", "check_settings"]
+__all__ = ["check_columns", "check_dispatcher", "check_heroes", "check_relations", "check_settings"]
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "HERO_KEY_TYPE": ("auto", *columns.KINDS),
@@ -220,3 +221,15 @@ def _misfit(model: type[models.Model], alias: str, kind: str) -> Iterator[CheckM
             obj=model,
             id="geneva_drive.W007",
         )
+
+
+@register()
+def check_dispatcher(app_configs: Sequence[AppConfig] | None = None, **_: Any) -> list[CheckMessage]:
+    """Whether the dispatcher can be used, and what it says about its own configuration."""
+    if app_configs is not None and not any(each.label == "geneva_drive" for each in app_configs):
+        return []
+    try:
+        dispatcher = dispatch.configured_dispatcher()
+    except DispatcherError as error:
+        return [Error(str(error), id="geneva_drive.E070")]
+    return list(dispatcher.check())

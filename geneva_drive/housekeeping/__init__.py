@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from django.db import router
 
 from geneva_drive.execution.signal_timeouts import expire_due
-from geneva_drive.housekeeping.cleaning import clean_up
 from geneva_drive.housekeeping.counts import Counts
-from geneva_drive.housekeeping.dispatching import feed, forget_dispatched, redispatch
+from geneva_drive.housekeeping.dead_processes import recover
 from geneva_drive.housekeeping.queues import buckets
-from geneva_drive.housekeeping.recovering import recover
+from geneva_drive.housekeeping.redispatch import feed, forget_dispatched, redispatch
+from geneva_drive.housekeeping.retention import clean_up
 from geneva_drive.housekeeping.waiting_steps import wake_parked
 from geneva_drive.models.workflow import Workflow
 

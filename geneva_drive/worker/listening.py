@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections
 
-from geneva_drive.dispatchers.worker import CHANNEL
+from geneva_drive.dispatchers.local import CHANNEL
 
 __all__ = ["Listener", "can_listen"]
 

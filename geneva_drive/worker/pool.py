@@ -1,4 +1,4 @@
-"""The worker's threads: each takes what was claimed, and runs it and what follows straight on."""
+"""How many bodies a worker may still run, shared by its threads."""
 
 from __future__ import annotations
 
@@ -8,20 +8,123 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.db import connections
 
 from geneva_drive.execution import executor
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import give_back
-from geneva_drive.execution.runner import STALE_AFTER, drop_dead_connections
+from geneva_drive.execution.runner import STALE_AFTER, Runner, drop_dead_connections
 from geneva_drive.logs import about
-from geneva_drive.worker.runner import WorkerRunner
 
 if TYPE_CHECKING:
     from geneva_drive.execution.perform import Performance
+    from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["Pool"]
+__all__ = ["Budget", "WorkerRunner", "Pool"]
+
+
+class Budget:
+    """Places for bodies: taken before anything is claimed for them, put back when no body came.
+
+    Parameters
+    ----------
+    places
+        None for no limit.
+
+    Attributes
+    ----------
+    performed
+        Bodies that were begun.
+    """
+
+    def __init__(self, places: int | None) -> None:
+        self._places = places
+        self._lock = threading.Lock()
+        self.performed = 0
+
+    def __repr__(self) -> str:
+        return f"<Budget: {self._places} left, {self.performed} performed>"
+
+    @property
+    def left(self) -> int | None:
+        """Places that nobody has taken; None for no limit."""
+        return self._places
+
+    def take(self, wanted: int) -> int:
+        """Take up to so many places; return how many there were."""
+        with self._lock:
+            if self._places is None:
+                return wanted
+            taken = min(wanted, self._places)
+            self._places -= taken
+            return taken
+
+    def put_back(self, count: int) -> None:
+        """Give places back for which no body came."""
+        with self._lock:
+            if self._places is not None:
+                self._places += count
+
+    def count_body(self) -> None:
+        """Note that a body begins."""
+        with self._lock:
+            self.performed += 1
+
+
+class WorkerRunner(Runner):
+    """A chain of steps in one of the worker's threads.
+
+    Parameters
+    ----------
+    stopping
+        Set when the worker shuts down.
+    has_place
+        Whether the budget has a place set aside for the first body.
+    """
+
+    def __init__(
+        self, heartbeat: Heartbeat, budget: Budget, stopping: threading.Event, *, has_place: bool = False
+    ) -> None:
+        super().__init__()
+        self._heartbeat = heartbeat
+        self._budget = budget
+        self._stopping = stopping
+        # For the body that comes next and is not begun yet.
+        self._has_place = has_place
+
+    def close(self) -> None:
+        """Give back the place of a body that did not come."""
+        if self._has_place:
+            self._has_place = False
+            self._budget.put_back(1)
+
+    @property
+    def process_id(self) -> UUID:  # type: ignore[override]
+        return self._heartbeat.process_id
+
+    def may_go_on(self, following: StepExecution, queue: str) -> bool:
+        if not self.may_begin() or not super().may_go_on(following, queue):
+            return False
+        # Asked twice for one step when the short way of handing over gives up: one place all the same.
+        self._has_place = self._has_place or self._budget.take(1) == 1
+        return self._has_place
+
+    def may_begin(self) -> bool:
+        return not self._stopping.is_set() and self._heartbeat.is_alive()
+
+    def should_stop(self) -> bool:
+        return self._stopping.is_set()
+
+    def hold(self, token: UUID) -> None:
+        self._has_place = False
+        self._budget.count_body()
+        self._heartbeat.hold(token)
+
+    def let_go(self, token: UUID) -> None:
+        self._heartbeat.let_go(token)
+
 
 logger = logging.getLogger("geneva_drive.worker")
 

@@ -16,7 +16,7 @@ from geneva_drive.execution import recovery
 from geneva_drive.execution.finalize import finalize
 from geneva_drive.execution.perform import Ending
 from geneva_drive.execution.runner import Runner
-from geneva_drive.housekeeping import Counts, recover, recovering
+from geneva_drive.housekeeping import Counts, dead_processes, recover
 from geneva_drive.models import Process, StepExecution, Workflow
 from tests.housekeeping.support import DAY, KeptPausing, KeptTwo, at_once, in_hand, process
 from tests.worker.support import active, history
@@ -191,13 +191,13 @@ def test_a_list_that_has_grown_old_does_no_harm() -> None:
     ]
     Process.objects.filter(pk=revived.pk).update(heartbeat_at=clock.local(clock.now()))
     for pk, workflow_id, token in listed:
-        assert not recovering._recover(
+        assert not dead_processes._recover(
             pk,
             workflow_id,
             token,
             using="default",
             why="an old list",
-            still_dead=lambda: recovering._is_dead("default", revived.pk),
+            still_dead=lambda: dead_processes._is_dead("default", revived.pk),
         )
     assert {active(workflow).state, active(again).state} == {"in_progress"}
 

@@ -289,7 +289,7 @@ def test_housekeeping_that_fails_is_logged_and_tried_again(
         calls.append(using)
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr("geneva_drive.worker.keeping.recover", fails)
+    monkeypatch.setattr("geneva_drive.worker.maintenance.recover", fails)
     with running():
         until(lambda: len(calls) > 2, "it was tried again")
         workflow = LoopedPlain.start()

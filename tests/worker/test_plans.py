@@ -16,7 +16,7 @@ from geneva_drive import clock, housekeeping
 from geneva_drive.conf import settings
 from geneva_drive.execution.runner import Runner
 from geneva_drive.figures import figures
-from geneva_drive.housekeeping import cleaning, recovering
+from geneva_drive.housekeeping import dead_processes, retention
 from geneva_drive.lifecycle import locking
 from geneva_drive.lifecycle.starting import find_ongoing
 from geneva_drive.models import Process, StepExecution, Workflow
@@ -71,21 +71,21 @@ def test_the_next_page_of_what_is_due_begins_where_the_last_one_ended(
 
 def test_what_a_process_has_in_hand() -> None:
     """Recovery: of dead processes, of processes without a row, of nobody."""
-    found = plans(lambda: list(recovering._dead_processes("default", clock.now())), table=EXECUTIONS)
+    found = plans(lambda: list(dead_processes._dead_processes("default", clock.now())), table=EXECUTIONS)
     _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
     process = Process.objects.order_by("heartbeat_at").first()
     assert process is not None
-    found = plans(lambda: recovering._in_hand("default", Q(process_id=process.pk)))
+    found = plans(lambda: dead_processes._in_hand("default", Q(process_id=process.pk)))
     _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
     stuck = Q(process_id__isnull=True, started_at__lt=clock.local(clock.now() - settings.STUCK_AFTER))
-    found = plans(lambda: recovering._in_hand("default", stuck))
+    found = plans(lambda: dead_processes._in_hand("default", stuck))
     _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
-    assert len(recovering._in_hand("default", stuck)) == 10
+    assert len(dead_processes._in_hand("default", stuck)) == 10
 
 
 def test_which_processes_are_dead() -> None:
     found = plans(
-        lambda: list(recovering._dead_processes("default", clock.now() - timedelta(hours=1))),
+        lambda: list(dead_processes._dead_processes("default", clock.now() - timedelta(hours=1))),
         table=PROCESSES,
     )
     dead = [plan for plan in found if "heartbeat_at" in plan.sql and "<" in plan.sql]
@@ -96,7 +96,7 @@ def test_which_workflows_ended_before_the_retention() -> None:
     """The clean-up's scan of a batch, from where the last one ended."""
     before = clock.now() - timedelta(days=30)
     for last in (None, (clock.local(before - timedelta(days=1)), 5)):
-        found = plans(partial(lambda last: list(cleaning._ended("default", "finished", before, last)), last))
+        found = plans(partial(lambda last: list(retention._ended("default", "finished", before, last)), last))
         _all_use(found, "geneva_workflow_ended", table=WORKFLOWS)
 
 

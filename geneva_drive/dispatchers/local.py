@@ -7,8 +7,10 @@ from typing import Any
 from django.db import connections
 
 from geneva_drive.dispatchers.base import Dispatcher
+from geneva_drive.dispatchers.running import run
 
-__all__ = ["CHANNEL", "Worker"]
+__all__ = ["CHANNEL", "Worker", "Immediate"]
+
 
 CHANNEL = "geneva_drive"
 """PostgreSQL notifies listening workers on this channel."""
@@ -35,4 +37,30 @@ class Worker(Dispatcher):
         if connection.vendor == "postgresql" and not options["delay"]:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, options["queue"]])
+        return None
+
+
+class Immediate(Dispatcher):
+    """Run what is due in the thread that committed it. Waits are left scheduled.
+
+    A run that schedules further work does not recurse: what comes while one is running is queued behind
+    it. A step's exception is recorded and logged, and does not reach the caller. What has to wait runs
+    with the next ``geneva_housekeeping`` after its time, or in a worker.
+
+    Parameters
+    ----------
+    heartbeat
+        Whether the process gets a heartbeat, so that what it leaves behind when it is killed is recovered
+        soon. Off, that takes ``STUCK_AFTER``; for test suites, whose database comes and goes.
+    """
+
+    supports_queues = True
+
+    def __init__(self, *, heartbeat: bool = True, **options: Any) -> None:
+        super().__init__(**{"straight_on_for": None, **options})
+        self.heartbeat = heartbeat
+
+    def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
+        """Run the execution now, or behind the one that this thread is running."""
+        run(execution_id, options["using"], kind="immediate", heartbeat=self.heartbeat)
         return None

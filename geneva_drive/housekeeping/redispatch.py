@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["feed", "forget_dispatched", "redispatch"]
 
+
 _BATCH = 1000
 
 _OWN_TIME = timedelta(seconds=5)

@@ -19,6 +19,7 @@ from geneva_drive.worker.shutdown import handling_signals
 
 __all__ = ["Feeder", "Housekeeper"]
 
+
 logger = logging.getLogger("geneva_drive.worker")
 
 _CLEAN_UP_EVERY = 3600.0  # seconds

@@ -16,15 +16,14 @@ from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.lifecycle.locking import is_lost_connection, is_missing_table
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.worker.budget import Budget
 from geneva_drive.worker.claiming import Outlook, claim, is_anything_due
-from geneva_drive.worker.keeping import Housekeeper
 from geneva_drive.worker.listening import Listener, can_listen
-from geneva_drive.worker.pool import Pool
-from geneva_drive.worker.runner import WorkerRunner
+from geneva_drive.worker.maintenance import Housekeeper
+from geneva_drive.worker.pool import Budget, Pool, WorkerRunner
 from geneva_drive.worker.shutdown import handling_signals
 
 __all__ = ["Worker"]
+
 
 logger = logging.getLogger("geneva_drive.worker")
 

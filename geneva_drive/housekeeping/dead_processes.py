@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["recover"]
 
+
 logger = logging.getLogger("geneva_drive.housekeeping")
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["clean_up"]
 
+
 logger = logging.getLogger("geneva_drive.housekeeping")
 
 
