@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from geneva_drive import StepExecution, Workflow
-from geneva_drive.reports import Progress
-from geneva_drive.reports import chains as in_chains
+from geneva_drive.reports.history import Progress
+from geneva_drive.reports.history import chains as in_chains
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections, router
 
 from geneva_drive.events import execution_finalized, step_performed, workflow_started
-from geneva_drive.figures import Figures, figures
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.reports.figures import Figures, figures
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram

@@ -14,7 +14,7 @@ from django.db.models import Count
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.reports import removed_steps_in_flight, undeclared_in_flight
+from geneva_drive.reports.in_flight import removed_steps_in_flight, undeclared_in_flight
 from geneva_drive.states import ONGOING, ExecutionState, Outcome, WorkflowState
 
 __all__ = ["Effect", "Predeploy", "look_ahead"]

@@ -10,7 +10,7 @@ from geneva_drive import clock
 from geneva_drive.definition.steps import resumable_step
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import Selection
+from geneva_drive.reports.selection import Selection
 
 if TYPE_CHECKING:
     from django.db import models

@@ -18,7 +18,7 @@ from geneva_drive.dispatchers import Dispatcher
 from geneva_drive.housekeeping import recover
 from geneva_drive.models import Process
 from geneva_drive.models.querysets import StepExecutionQuerySet
-from geneva_drive.reports import explain
+from geneva_drive.reports.explain import explain
 from geneva_drive.testing import crash_at, run_next_step, run_to_end, travel
 from tests.catalogs import write_catalog
 

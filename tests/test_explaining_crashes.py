@@ -13,7 +13,7 @@ from geneva_drive.conf import settings as geneva
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.housekeeping import recover
 from geneva_drive.models import Process
-from geneva_drive.reports import explain
+from geneva_drive.reports.explain import explain
 from geneva_drive.testing import crash_at, run_next_step, travel
 from tests.test_explaining import Explained, crashed, raises, says, worker
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from geneva_drive import ExceptionPolicy, Workflow, clock, metrics, step
 from geneva_drive.conf import settings as geneva
 from geneva_drive.models import Process, StepExecution
-from geneva_drive.reports import Figures, figures
+from geneva_drive.reports.figures import Figures, figures
 from geneva_drive.testing import run_next_step, run_to_end, travel
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from geneva_drive import Iteration, StepExecution, Workflow, resumable_step, step
-from geneva_drive.progress import Progress, chains
-from geneva_drive.reports import history, progress
+from geneva_drive.reports.history import Progress, chains, history, progress
 from geneva_drive.testing import run_iterations, run_next_step, run_to_end, travel
 
 pytestmark = pytest.mark.django_db

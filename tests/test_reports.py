@@ -9,8 +9,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from geneva_drive import StepExecution, Workflow, removed_step, reports, step
-from geneva_drive.reports import RemovedStep, Undeclared
+from geneva_drive import StepExecution, Workflow, removed_step, step
+from geneva_drive.reports import in_flight
+from geneva_drive.reports.in_flight import RemovedStep, Undeclared
 from geneva_drive.testing import run_next_step, run_to_end
 from tests.execution.support import Free, active, own_classes_forgotten
 
@@ -54,7 +55,7 @@ def after_deploy() -> Any:
 
 def removed() -> dict[str, tuple[int, int]]:
     """Rows, and those that can still land, of the class of these tests."""
-    rows = [row for row in reports.removed_steps_in_flight() if row.type == "testapp.Reported"]
+    rows = [row for row in in_flight.removed_steps_in_flight() if row.type == "testapp.Reported"]
     assert [row.step for row in rows] == ["one", "two"]
     return {row.step: (row.executions, row.landing) for row in rows}
 
@@ -86,7 +87,7 @@ def test_a_paused_one_that_is_pointed_at_a_gravestone_can_land_on_it() -> None:
 def test_one_without_rows_can_be_deleted() -> None:
     after_deploy()
 
-    rows = [row for row in reports.removed_steps_in_flight() if row.type == "testapp.Reported"]
+    rows = [row for row in in_flight.removed_steps_in_flight() if row.type == "testapp.Reported"]
     assert rows == [
         RemovedStep("testapp.Reported", "one", 0, 0),
         RemovedStep("testapp.Reported", "two", 0, 0),
@@ -101,7 +102,7 @@ def test_what_this_code_declares_is_not_reported_as_undeclared() -> None:
     run_next_step(cls.start()).pause()
     after_deploy()
 
-    assert reports.undeclared_in_flight() == []
+    assert in_flight.undeclared_in_flight() == []
 
 
 def test_steps_that_are_not_declared_are_reported_where_workflows_stand_at_them() -> None:
@@ -120,7 +121,7 @@ def test_steps_that_are_not_declared_are_reported_where_workflows_stand_at_them(
         def three(self) -> None:
             pass
 
-    assert reports.undeclared_in_flight() == [
+    assert in_flight.undeclared_in_flight() == [
         Undeclared("testapp.Reported", "one", 1, {"ready": 1}),
         Undeclared("testapp.Reported", "two", 3, {"ready": 1, "paused": 2}),
     ]
@@ -137,7 +138,7 @@ def test_a_step_that_was_passed_strands_nobody() -> None:
 
     assert active(workflow).step_name == "two"
     assert type(Workflow.objects.get()) is Reported
-    assert reports.undeclared_in_flight() == []
+    assert in_flight.undeclared_in_flight() == []
 
 
 def test_classes_that_are_not_declared_are_reported_as_a_whole() -> None:
@@ -150,7 +151,7 @@ def test_classes_that_are_not_declared_are_reported_as_a_whole() -> None:
             workflow.cancel()
     Workflow.objects.update(type="testapp.Deleted")
 
-    (row,) = reports.undeclared_in_flight()
+    (row,) = in_flight.undeclared_in_flight()
     assert row == Undeclared("testapp.Deleted", None, 3, {"ready": 2, "paused": 1})
 
 
@@ -166,8 +167,8 @@ def test_a_former_type_is_declared() -> None:
         def two(self) -> None:
             pass
 
-    assert reports.undeclared_in_flight() == []
-    assert RemovedStep("testapp.NewName", "one", 1, 1) in reports.removed_steps_in_flight()
+    assert in_flight.undeclared_in_flight() == []
+    assert RemovedStep("testapp.NewName", "one", 1, 1) in in_flight.removed_steps_in_flight()
     assert NewName.removed_steps_in_flight() == {"one": 1}
 
 
@@ -178,8 +179,8 @@ def test_the_reports_cost_the_same_however_many_rows_there_are() -> None:
         for _ in range(3):
             cls.start()
         with CaptureQueriesContext(connection) as captured:
-            reports.undeclared_in_flight()
-            reports.removed_steps_in_flight()
+            in_flight.undeclared_in_flight()
+            in_flight.removed_steps_in_flight()
         costs.append(len(captured))
 
     assert costs[0] == costs[1]

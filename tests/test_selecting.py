@@ -11,7 +11,7 @@ from django.db import connection
 from geneva_drive import Workflow, clock, step
 from geneva_drive.models import StepExecution
 from geneva_drive.models.step_execution import NotNullIndex
-from geneva_drive.selecting import Selection, error_classes
+from geneva_drive.reports.selection import Selection, error_classes
 from geneva_drive.testing import run_next_step, run_to_end, travel
 from tests.management.test_actions import started, stumbled
 from tests.testapp.models import Order

@@ -10,9 +10,9 @@ import pytest
 from django.db import connection
 
 from geneva_drive import Workflow, clock
-from geneva_drive.doctor import rows
 from geneva_drive.models import StepExecution
-from geneva_drive.selecting import Selection, error_classes
+from geneva_drive.reports import doctor
+from geneva_drive.reports.selection import Selection, error_classes
 from tests.worker.tables import Plan, analyze, empty, fill, plans
 
 pytestmark = pytest.mark.django_db
@@ -88,7 +88,9 @@ def test_classes_of_errors_come_from_the_index() -> None:
         assert not plan.reads_whole(EXECUTIONS), plan
 
 
-@pytest.mark.parametrize(("look", "index"), [(rows.stranded, None), (rows.failures, "geneva_workflow_ended")])
+@pytest.mark.parametrize(
+    ("look", "index"), [(doctor.stranded, None), (doctor.failures, "geneva_workflow_ended")]
+)
 def test_what_the_doctor_counts_is_found_by_an_index(look: Callable[[str], Any], index: str | None) -> None:
     # The last one counts; those before go from type to type by the index.
     plan: Plan = plans(lambda: list(look("default")))[-1]

@@ -26,7 +26,7 @@ PUBLIC = [
     "geneva_drive.dispatchers",
     "geneva_drive.events",
     "geneva_drive.exceptions",
-    "geneva_drive.reports",
+    "geneva_drive.reports.in_flight",
     "geneva_drive.states",
     "geneva_drive.testing",
 ]

@@ -26,7 +26,7 @@ from geneva_drive.admin.refusals import forecast, why_not
 from geneva_drive.admin.rendering import page, user_name
 from geneva_drive.admin.resuming import choices
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import Selection
+from geneva_drive.reports.selection import Selection
 from geneva_drive.workflows import BulkAction
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from geneva_drive.admin.filters import FILTERS
 from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import Selection, errors_named
+from geneva_drive.reports.selection import Selection, errors_named
 
 __all__ = ["KNOWN", "faults", "selection_of"]
 

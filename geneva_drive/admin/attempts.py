@@ -11,13 +11,12 @@ from django.utils.translation import gettext as _
 
 from geneva_drive import clock
 from geneva_drive.admin.presenting import as_json, in_words, pill, relative, tone
-from geneva_drive.progress import Chain, Progress, chains
+from geneva_drive.reports.history import Chain, Progress, chains, duration_of
 from geneva_drive.states import ExecutionState
-from geneva_drive.story import duration_of
 
 if TYPE_CHECKING:
     from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.story import Story
+    from geneva_drive.reports.history import Story
 
 __all__ = ["Attempt", "attempts", "progress_in_words"]
 

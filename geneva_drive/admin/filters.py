@@ -17,7 +17,7 @@ from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import Selection
+from geneva_drive.reports.selection import Selection
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
 __all__ = ["FILTERS"]

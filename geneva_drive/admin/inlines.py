@@ -17,7 +17,7 @@ from geneva_drive.admin.actions import ACTIONS, Action
 from geneva_drive.admin.presenting import pill, relative, type_name
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.reports import explain
+from geneva_drive.reports.explain import explain
 from geneva_drive.states import ACTIVE
 
 __all__ = ["WorkflowInline"]

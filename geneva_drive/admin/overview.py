@@ -20,11 +20,10 @@ from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets
 from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.reports import (
-    Figures,
+from geneva_drive.reports.figures import Figures, figures
+from geneva_drive.reports.in_flight import (
     Undeclared,
     Waiting,
-    figures,
     removed_steps_in_flight,
     undeclared_in_flight,
     waiting,

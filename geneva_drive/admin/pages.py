@@ -14,10 +14,9 @@ from geneva_drive.admin.presenting import as_json, hero_link, in_words, pill, re
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.records import Signal
-from geneva_drive.progress import chains
-from geneva_drive.reports import explain
+from geneva_drive.reports.explain import explain
+from geneva_drive.reports.history import StepLine, Story, chains, duration_of, tell
 from geneva_drive.states import ExecutionState, SignalState, WorkflowState
-from geneva_drive.story import StepLine, Story, duration_of, tell
 from geneva_drive.workflows import BulkAction
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
 from geneva_drive.lifecycle import allowed
 from geneva_drive.lifecycle.allowed import POSSIBLE
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.selecting import Selection, possible
+from geneva_drive.reports.selection import Selection, possible
 from geneva_drive.states import ACTIVE, ENDED, WorkflowState
 
 if TYPE_CHECKING:

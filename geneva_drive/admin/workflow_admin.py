@@ -24,7 +24,7 @@ from geneva_drive.admin.presenting import hero_link, in_words, pill, relative, t
 from geneva_drive.admin.rendering import page
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.searching import search
+from geneva_drive.reports.selection import search
 from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from geneva_drive.management.base import FAILED, MISUSE, alias_of_option, workfl
 from geneva_drive.management.selection import SelectingCommand, selection_of
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import possible
+from geneva_drive.reports.selection import possible
 from geneva_drive.states import ACTIVE
 
 __all__ = ["ActionCommand"]

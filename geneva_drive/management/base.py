@@ -11,8 +11,8 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, router
 
-from geneva_drive.doctor.tables import MODELS, missing_tables
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.reports.doctor import MODELS, missing_tables
 
 __all__ = ["FAILED", "MISUSE", "DatabaseCommand", "LookingCommand", "alias_of_option", "workflow_key"]
 

@@ -13,7 +13,7 @@ from geneva_drive import clock
 from geneva_drive.definition.registry import registry
 from geneva_drive.management.base import MISUSE, LookingCommand
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.selecting import Selection, errors_named
+from geneva_drive.reports.selection import Selection, errors_named
 from geneva_drive.states import ONGOING, WorkflowState
 
 __all__ = ["SelectingCommand", "duration", "selection_of"]

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from geneva_drive import clock
 from geneva_drive.management.text import ago, in_words
 from geneva_drive.models.hero import hero_label
-from geneva_drive.progress import Chain, chains
-from geneva_drive.reports import explain
+from geneva_drive.reports.explain import explain
+from geneva_drive.reports.history import Chain, StepLine, Story, chains, duration_of
 from geneva_drive.states import ExecutionState
-from geneva_drive.story import StepLine, Story, duration_of
 
 if TYPE_CHECKING:
     from geneva_drive.models.records import OperatorAction, Signal

@@ -15,8 +15,8 @@ from django.core.checks.registry import registry
 from pytest_django import Settings
 
 from geneva_drive import Workflow, clock, step
+from geneva_drive.checks import check_dispatcher
 from geneva_drive.dispatchers import Celery
-from geneva_drive.dispatchers.checking import check_dispatcher
 from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.lifecycle import dispatch

@@ -13,8 +13,8 @@ from django.utils.module_loading import import_string
 from pytest_django import Settings
 
 from geneva_drive import Workflow, clock, step
+from geneva_drive.checks import check_dispatcher
 from geneva_drive.dispatchers import DjangoTasks
-from geneva_drive.dispatchers.checking import check_dispatcher
 from geneva_drive.dispatchers.django_tasks import tasks_module
 from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError

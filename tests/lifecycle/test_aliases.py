@@ -11,9 +11,10 @@ from django.db import connections, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from geneva_drive import AlreadyOngoingError, HeroKeyError, StepExecution, Workflow, clock, reports, step
+from geneva_drive import AlreadyOngoingError, HeroKeyError, StepExecution, Workflow, clock, step
 from geneva_drive.housekeeping import clean_up, recover
 from geneva_drive.models.records import OperatorAction
+from geneva_drive.reports import in_flight
 from geneva_drive.testing import assert_state, assert_step, crash_at, run_due, run_to_end, travel
 from tests.execution.support import Free, active, history, run, trace
 from tests.testapp.models import Effect, Order
@@ -69,7 +70,7 @@ def test_a_whole_life_touches_no_other_database(using: dict[str, Any], order: Or
         workflow.resume(by="somebody")
         run_due(**using)
         assert_state(workflow, "finished")
-        assert reports.undeclared_in_flight(**using) == []
+        assert in_flight.undeclared_in_flight(**using) == []
         assert Elsewhere.removed_steps_in_flight(**using) == {}
 
     assert [query["sql"] for query in captured.captured_queries] == []

@@ -11,8 +11,8 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import Workflow
-from geneva_drive.doctor import Finding, examine, rows
 from geneva_drive.models import Process, StepExecution
+from geneva_drive.reports.doctor import Finding, examine
 from geneva_drive.testing import travel
 from tests.management.test_actions import started, stumbled
 
@@ -150,7 +150,7 @@ def test_workflows_that_failed_are_counted_and_those_that_somebody_paused_are_no
 
 
 def test_what_failed_is_counted_no_further_than_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_MANY", 2)
+    monkeypatch.setattr("geneva_drive.reports.doctor._MANY", 2)
     for _ in range(3):
         stumbled()
     (finding,) = found("failures")

@@ -15,11 +15,11 @@ from django.db.models import Q
 from geneva_drive import clock, housekeeping
 from geneva_drive.conf import settings
 from geneva_drive.execution.runner import Runner
-from geneva_drive.figures import figures
 from geneva_drive.housekeeping import dead_processes, retention
 from geneva_drive.lifecycle import locking
 from geneva_drive.lifecycle.starting import find_ongoing
 from geneva_drive.models import Process, StepExecution, Workflow
+from geneva_drive.reports.figures import figures
 from geneva_drive.testing import travel
 from geneva_drive.worker import claiming
 from tests.acceptance.workshop.workflows import Chain

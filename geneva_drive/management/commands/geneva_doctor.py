@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from geneva_drive.doctor import examine
 from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option
+from geneva_drive.reports.doctor import examine
 
 
 class Command(LookingCommand):

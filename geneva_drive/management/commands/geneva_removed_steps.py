@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option
-from geneva_drive.reports import removed_steps_in_flight
+from geneva_drive.reports.in_flight import removed_steps_in_flight
 
 
 class Command(LookingCommand):

@@ -12,8 +12,8 @@ from geneva_drive.management.showing import show
 from geneva_drive.models.hero import hero_label
 from geneva_drive.models.records import Signal
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.reports import explain
-from geneva_drive.story import Story, tell
+from geneva_drive.reports.explain import explain
+from geneva_drive.reports.history import Story, tell
 
 _MOST_SIGNALS = 200
 

@@ -1,15 +1,14 @@
-"""Why a workflow is not moving, in one sentence or two."""
+"""Parts of sentences that stand for themselves: moments, people, errors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.matchers import describe
-from geneva_drive.explaining import performing, phrases
 from geneva_drive.lifecycle import dispatch
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.records import Process
@@ -17,10 +16,131 @@ from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ENDED, ExecutionState, Outcome, WorkflowState
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from geneva_drive.models.records import OperatorAction
     from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["explain"]
+__all__ = ["by_whom", "error_in_a_line", "moment", "with_reason", "in_progress", "rerun", "explain"]
+
+
+_LONGEST_ERROR = 300
+
+
+def moment(value: datetime | None) -> str:
+    if value is None:
+        return _("an unknown time")
+    return clock.utc(value).isoformat(sep=" ", timespec="seconds")
+
+
+def by_whom(action: OperatorAction) -> str:
+    words = {"actor": action.actor, "reason": action.reason}
+    if action.actor:
+        return (_("by %(actor)s (%(reason)s)") if action.reason else _("by %(actor)s")) % words
+    return (_("by hand (%(reason)s)") if action.reason else _("by hand")) % words
+
+
+def error_in_a_line(execution: StepExecution) -> str:
+    """Return class and message in one line, without the full stop: the sentence around them has its own."""
+    message = " ".join((execution.error_message or "").split())
+    text = f"{execution.error_class}: {message}" if message else str(execution.error_class)
+    return text[:_LONGEST_ERROR].removesuffix(".")
+
+
+def with_reason(sentence: str, execution: StepExecution) -> str:
+    notes = execution.metadata if isinstance(execution.metadata, dict) else {}
+    return f"{sentence.removesuffix('.')} ({notes['reason']})." if notes.get("reason") else sentence
+
+
+def in_progress(
+    execution: StepExecution, asked: OperatorAction | None, *, pausing: bool, now: datetime
+) -> str:
+    """Return where a step is in progress and what follows.
+
+    Parameters
+    ----------
+    asked
+        The latest pause by hand, if there was one: told when ``pausing``.
+    pausing
+        Whether a pause waits for the end of the step.
+    """
+    told: dict[str, Any] = {"step": execution.step_name, "since": moment(execution.started_at)}
+    if execution.process_id is None:
+        assert execution.started_at is not None
+        told["stuck"] = moment(clock.utc(execution.started_at) + settings.STUCK_AFTER)
+        return (
+            _(
+                "Its step '%(step)s' is in progress since %(since)s in a process that is not known, and will "
+                "be recovered after %(stuck)s."
+            )
+            % told
+        )
+    process = Process.objects.using(execution._state.db).filter(pk=execution.process_id).first()
+    if process is None:
+        return (
+            _(
+                "Its step '%(step)s' is in progress since %(since)s in a process that is gone, and will be "
+                "recovered by the next housekeeping."
+            )
+            % told
+        )
+    beat = clock.utc(process.heartbeat_at)
+    told |= {
+        "host": process.hostname,
+        "pid": process.pid,
+        "beat": moment(beat),
+        "dead": moment(beat + settings.LEASE),
+        "who": by_whom(asked) if asked is not None else "",
+    }
+    return _in_process(process, pausing=pausing, by_somebody=asked is not None, now=now) % told
+
+
+def _in_process(process: Process, *, pausing: bool, by_somebody: bool, now: datetime) -> str:
+    beat = clock.utc(process.heartbeat_at)
+    if process.heartbeat_at < process.started_at:
+        # What a forced exit writes, so that nobody waits for the lease. No beat was ever then.
+        return _(
+            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which was made to end "
+            "before its steps did: it will be recovered by the next housekeeping."
+        )
+    if beat + settings.LEASE <= now:
+        return _(
+            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which has not "
+            "beaten since %(beat)s and is held for dead: it will be recovered by the next housekeeping."
+        )
+    if now - beat > settings.LEASE / 2:
+        return _(
+            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which has not "
+            "beaten since %(beat)s; unless it beats, it will be recovered after %(dead)s."
+        )
+    if not pausing:
+        return _(
+            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which is alive."
+        )
+    if not by_somebody:
+        return _(
+            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
+            "after that step."
+        )
+    return _(
+        "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
+        "after that step %(who)s."
+    )
+
+
+def rerun(execution: StepExecution, ended: StepExecution | None) -> str | None:
+    """Return a sentence about the attempt before if a crash ended it. ``ended``: the latest that has ended."""
+    if ended is None or ended.outcome != Outcome.RECOVERED:
+        return None
+    told = {"number": execution.crashes + execution.reattempts + 1, "time": moment(ended.finished_at)}
+    return (
+        _(
+            "It is attempt %(number)s in a row: the one before it was recovered at %(time)s, since its process had "
+            "died."
+        )
+        % told
+    )
+
 
 _STOPPING = (Outcome.FAILED, Outcome.WORKFLOW_PAUSED, Outcome.RECOVERED)
 """Outcomes after which a workflow may be paused by what happened in a step."""
@@ -68,7 +188,7 @@ class _Explanation:
         if state in ENDED:
             return _("It has ended: it was %(state)s at %(time)s.") % {
                 "state": state.label,
-                "time": phrases.moment(self.workflow.transitioned_at),
+                "time": moment(self.workflow.transitioned_at),
             }
         if state == WorkflowState.PAUSED:
             return self._paused()
@@ -96,7 +216,7 @@ class _Explanation:
         if execution.state == ExecutionState.WAITING:
             return self._waiting(execution)
         due = clock.utc(execution.scheduled_for)
-        words = {"step": execution.step_name, "due": phrases.moment(due), "queue": execution.queue}
+        words = {"step": execution.step_name, "due": moment(due), "queue": execution.queue}
         if due > self.now:
             return _("Its step '%(step)s' is not due until %(due)s.") % words
         if dispatch.configured_dispatcher().remembers:
@@ -131,8 +251,8 @@ class _Explanation:
         until = clock.utc(execution.deferred_since) + settings.UNDEFINED_STEP_GRACE
         words = {
             "what": what,
-            "since": phrases.moment(execution.deferred_since),
-            "until": phrases.moment(until),
+            "since": moment(execution.deferred_since),
+            "until": moment(until),
         }
         if until <= self.now:
             return (
@@ -150,8 +270,8 @@ class _Explanation:
     def _waiting(self, execution: StepExecution) -> str:
         words = {
             "step": execution.step_name,
-            "since": phrases.moment(execution.waiting_since),
-            "deadline": phrases.moment(execution.wait_deadline),
+            "since": moment(execution.waiting_since),
+            "deadline": moment(execution.wait_deadline),
         }
         definition = type(self.workflow).steps.resolve(execution.step_name)
         if definition is None or definition.wait_for is None:
@@ -186,7 +306,7 @@ class _Explanation:
         return _(
             "Its step '%(step)s' has been due since %(due)s, was dispatched at %(sent)s, and no job has come for "
             "it; housekeeping dispatches it again after %(again)s."
-        ) % {**words, "sent": phrases.moment(execution.dispatched_at), "again": phrases.moment(again)}
+        ) % {**words, "sent": moment(execution.dispatched_at), "again": moment(again)}
 
     def _is_served(self, queue: str) -> bool:
         alive = Process.objects.using(self.using).filter(heartbeat_at__gte=self.now - settings.LEASE)
@@ -198,21 +318,21 @@ class _Explanation:
     def _performing(self, execution: StepExecution) -> str:
         pausing = self.workflow.pause_requested_at is not None
         asked = self._action("pause") if pausing else None
-        sentence = performing.in_progress(execution, asked, pausing=pausing, now=self.now)
+        sentence = in_progress(execution, asked, pausing=pausing, now=self.now)
         # Asked only where the row says so: the first attempt is what nearly everybody sees.
-        before = performing.rerun(execution, self._latest_ended()) if execution.crashes else None
+        before = rerun(execution, self._latest_ended()) if execution.crashes else None
         return f"{sentence} {before}" if before else sentence
 
     # -- paused
 
     def _paused(self) -> str:
-        words = {"time": phrases.moment(self.workflow.transitioned_at)}
+        words = {"time": moment(self.workflow.transitioned_at)}
         ended = self._stopped_by()
         by_hand = self._action("pause")
         if ended is None or (by_hand is not None and by_hand.created_at >= ended.finished_at):
             if by_hand is None:
                 return _("It is paused since %(time)s.") % words
-            words |= {"time": phrases.moment(by_hand.created_at), "who": phrases.by_whom(by_hand)}
+            words |= {"time": moment(by_hand.created_at), "who": by_whom(by_hand)}
             return _("It was paused %(who)s at %(time)s.") % words
         words["step"] = ended.step_name
         if ended.outcome == Outcome.WORKFLOW_PAUSED:
@@ -221,9 +341,9 @@ class _Explanation:
             words["outcome"] = str(Outcome(ended.outcome).label)
             sentence = _("It was paused at %(time)s after its step '%(step)s' %(outcome)s.")
         else:
-            words["error"] = phrases.error_in_a_line(ended)
+            words["error"] = error_in_a_line(ended)
             sentence = _("It was paused at %(time)s because its step '%(step)s' failed with %(error)s.")
-        return phrases.with_reason(sentence % words, ended)
+        return with_reason(sentence % words, ended)
 
     def _stopped_by(self) -> StepExecution | None:
         if self._active() is not None:

@@ -14,28 +14,17 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
-from geneva_drive.explaining import explain
-from geneva_drive.figures import Figures, figures
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.progress import Chain, Progress, chains, history, progress
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState
 
 if TYPE_CHECKING:
     from geneva_drive.definition.collection import StepCollection
 
 __all__ = [
-    "Chain",
-    "Figures",
-    "Progress",
     "RemovedStep",
     "Undeclared",
     "Waiting",
-    "chains",
-    "explain",
-    "figures",
-    "history",
-    "progress",
     "removed_steps_in_flight",
     "undeclared_in_flight",
     "waiting",
