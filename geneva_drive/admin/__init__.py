@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from geneva_drive.admin.inlines import WorkflowInline
+from geneva_drive.admin.inline import WorkflowInline
 from geneva_drive.admin.workflow_admin import WorkflowAdmin
 
 __all__ = ["WorkflowAdmin", "WorkflowInline"]

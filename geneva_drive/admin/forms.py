@@ -1,4 +1,4 @@
-"""What the pages ask for."""
+"""JSON in forms and on pages: django-json-widget's editor where the extra ``admin`` is installed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,87 @@ import json
 from typing import Any
 
 from django import forms
+from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
+from django.templatetags.static import static
 from django.utils.translation import gettext_lazy as _
 
-from geneva_drive.admin.heroes import possible_heroes
-from geneva_drive.admin.widgets import JSONTextarea
 from geneva_drive.definition.matchers import LONGEST_IDEMPOTENCY_KEY, LONGEST_SIGNAL_NAME
 from geneva_drive.definition.registry import registry
-from geneva_drive.exceptions import GenevaDriveError
+from geneva_drive.exceptions import GenevaDriveError, StepConfigurationError
 from geneva_drive.serialization import encode
 from geneva_drive.workflows import BulkAction
 
-__all__ = ["NeededReasonForm", "ReasonForm", "RescheduleForm", "ResumeAtForm", "SignalForm", "StartForm"]
+__all__ = [
+    "JSONTextarea",
+    "editor_media",
+    "possible_heroes",
+    "NeededReasonForm",
+    "ReasonForm",
+    "RescheduleForm",
+    "ResumeAtForm",
+    "SignalForm",
+    "StartForm",
+]
+
+
+class JSONTextarea(forms.Textarea):
+    """A text area that our script turns into the editor.
+
+    The editor's own widget starts it from an inline script, which a strict Content-Security-Policy refuses.
+    """
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(
+            {"rows": 6, "class": "vLargeTextField gd-json-edit", "spellcheck": "false", **(attrs or {})}
+        )
+
+
+def editor_media() -> forms.Media:
+    """Return the editor's files, or none where it is not installed: then JSON is plain text."""
+    if not apps.is_installed("django_json_widget"):
+        return forms.Media()
+    # The editor is large, so the script fetches it where there is JSON to show.
+    script = forms.Script("geneva_drive/json.js", **{"data-editor": static("dist/jsoneditor.min.js")})
+    return forms.Media(css={"all": ["dist/jsoneditor.min.css"]}, js=[script])  # type: ignore[list-item]  # not in the stubs yet
+
+
+_NEVER_ASKED_FOR = ("admin", "contenttypes", "geneva_drive", "sessions")
+
+
+def possible_heroes(using: str) -> Any:
+    """Return the content types that some declared workflow takes.
+
+    Those are what a class names as ``hero_model``, and where one names none, whatever is not Django's own
+    bookkeeping or ours.
+    """
+    named, takes_any = _wanted()
+    known = ContentType.objects.using(using).order_by("app_label", "model")
+    keys = []
+    for content_type in known:
+        model = content_type.model_class()
+        if model is None:
+            continue
+        is_inner = content_type.app_label in _NEVER_ASKED_FOR or model._meta.label == "auth.Permission"
+        if issubclass(model, named) or (takes_any and not is_inner):
+            keys.append(content_type.pk)
+    return known.filter(pk__in=keys)
+
+
+def _wanted() -> tuple[tuple[type[Any], ...], bool]:
+    named, takes_any = [], False
+    for cls in registry.all():
+        if cls is BulkAction:
+            continue
+        try:
+            model = cls._geneva.resolve_hero_model()
+        except StepConfigurationError:
+            continue  # it starts for nobody, and says so when somebody tries
+        if model is None:
+            takes_any = True
+        else:
+            named.append(model)
+    return tuple(named), takes_any
 
 
 class ReasonForm(forms.Form):

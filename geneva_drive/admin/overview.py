@@ -13,8 +13,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
-from geneva_drive.admin.presenting import in_words, relative, type_name
-from geneva_drive.admin.rendering import page
+from geneva_drive.admin.display import in_words, page, relative, type_name
 from geneva_drive.conf import settings
 from geneva_drive.definition.registry import registry
 from geneva_drive.housekeeping import buckets

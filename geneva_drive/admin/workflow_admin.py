@@ -15,13 +15,12 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
-from geneva_drive.admin import acting, overview, starting
+from geneva_drive.admin import overview, views
 from geneva_drive.admin.actions import ACTIONS, Action
+from geneva_drive.admin.changelist import CappedPaginator, WorkflowChangeList
+from geneva_drive.admin.display import hero_link, in_words, page, pill, relative, type_name, whole_seconds
 from geneva_drive.admin.filters import FILTERS
-from geneva_drive.admin.pages import workflow_page
-from geneva_drive.admin.paging import CappedPaginator, WorkflowChangeList
-from geneva_drive.admin.presenting import hero_link, in_words, pill, relative, type_name, whole_seconds
-from geneva_drive.admin.rendering import page
+from geneva_drive.admin.workflow_page import workflow_page
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import search
@@ -37,7 +36,7 @@ def _bulk(action: Action) -> Callable[[Any, HttpRequest, Any], HttpResponseBase]
     """Make the list's action: it only asks; what is asked is done by a POST of the answer."""
 
     def ask(model_admin: WorkflowAdmin, request: HttpRequest, queryset: Any) -> HttpResponseBase:
-        return acting.ask_many(model_admin, request, action, queryset)
+        return views.ask_many(model_admin, request, action, queryset)
 
     ask.__name__ = action.name
     ask.short_description = action.title  # type: ignore[attr-defined]
@@ -194,9 +193,9 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return [
             path("overview/", wrap(overview.overview), name="geneva_drive_overview"),
             path("removed-steps/", wrap(overview.removed_steps), name="geneva_drive_removed_steps"),
-            path("start/", wrap(starting.start), name="geneva_drive_start"),
-            path("many/<str:name>/", wrap(acting.act_on_many), name="geneva_drive_act_on_many"),
-            path("<path:object_id>/act/<str:name>/", wrap(acting.act_on_one), name="geneva_drive_act"),
+            path("start/", wrap(views.start), name="geneva_drive_start"),
+            path("many/<str:name>/", wrap(views.act_on_many), name="geneva_drive_act_on_many"),
+            path("<path:object_id>/act/<str:name>/", wrap(views.act_on_one), name="geneva_drive_act"),
             *super().get_urls(),
         ]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from geneva_drive.testing.running import run_due, run_next_step, run_to_end
-from geneva_drive.testing.travelling import travel
+from geneva_drive.testing import run_due, run_next_step, run_to_end, travel
 
 
 @pytest.fixture(name="geneva_travel")

@@ -12,7 +12,6 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import Workflow, step
-from geneva_drive.admin import paging
 from geneva_drive.models import Process, StepExecution
 from geneva_drive.testing import run_next_step, run_to_end, travel
 from tests.admin.conftest import url
@@ -320,7 +319,7 @@ class TestPaging:
     def test_counts_no_further_than_its_cap(
         self, admin_client_: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(paging, "MOST", 60)
+        monkeypatch.setattr("geneva_drive.admin.changelist.MOST", 60)
         for _ in range(70):
             Heroless.start()
         page = text(admin_client_.get(url(LIST)))

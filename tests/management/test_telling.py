@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from django.core.management.base import OutputWrapper
 
-from geneva_drive.management.telling import show_logs
+from geneva_drive.management.output import show_logs
 
 
 @contextmanager

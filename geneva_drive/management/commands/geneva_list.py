@@ -8,9 +8,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive import clock
-from geneva_drive.management.base import MISUSE, alias_of_option, workflow_key
-from geneva_drive.management.selection import SelectingCommand
-from geneva_drive.management.text import ago, in_words
+from geneva_drive.management.base import MISUSE, SelectingCommand, alias_of_option, workflow_key
+from geneva_drive.management.output import ago, in_words
 from geneva_drive.models.hero import hero_label
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geneva_drive.management.acting import ActionCommand
+from geneva_drive.management.action_command import ActionCommand
 from geneva_drive.models.workflow import Workflow
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive import clock
-from geneva_drive.management.acting import ActionCommand
+from geneva_drive.management.action_command import ActionCommand
 from geneva_drive.management.base import MISUSE
 from geneva_drive.models.workflow import Workflow
 

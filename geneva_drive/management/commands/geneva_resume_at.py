@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from geneva_drive.management.acting import ActionCommand
+from geneva_drive.management.action_command import ActionCommand
 from geneva_drive.models.workflow import Workflow
 
 

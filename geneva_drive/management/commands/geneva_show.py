@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.forms.models import model_to_dict
 
 from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option, workflow_key
-from geneva_drive.management.showing import show
+from geneva_drive.management.output import show
 from geneva_drive.models.hero import hero_label
 from geneva_drive.models.records import Signal
 from geneva_drive.models.workflow import Workflow

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive.management.base import DatabaseCommand, alias_of_option
-from geneva_drive.management.telling import show_logs, show_steps
+from geneva_drive.management.output import show_logs, show_steps
 from geneva_drive.worker import Feeder, Worker
 
 

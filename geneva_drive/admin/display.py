@@ -6,8 +6,12 @@ import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import django
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
+from django.forms import Media
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils import formats
 from django.utils.html import format_html
@@ -16,15 +20,29 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
+from geneva_drive.admin.forms import editor_media
 from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import HeroModelGone
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
 
+    from geneva_drive.admin.workflow_admin import WorkflowAdmin
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["as_json", "hero_link", "in_words", "pill", "relative", "tone", "type_name", "whole_seconds"]
+__all__ = [
+    "as_json",
+    "hero_link",
+    "in_words",
+    "pill",
+    "relative",
+    "tone",
+    "type_name",
+    "whole_seconds",
+    "page",
+    "user_name",
+]
+
 
 _TONES = {
     "ready": "run",
@@ -145,3 +163,26 @@ def as_json(value: Any) -> str:
         return str(each)
 
     return json.dumps(value, default=other, ensure_ascii=False, indent=1)
+
+
+def page(
+    model_admin: WorkflowAdmin, request: HttpRequest, template: str, title: str, **context: Any
+) -> TemplateResponse:
+    """Return a page within the admin site that the request came to."""
+    # Whence the templates' links take their namespace, also where the site has a name of its own.
+    request.current_app = model_admin.admin_site.name
+    everywhere = {
+        **model_admin.admin_site.each_context(request),
+        "title": title,
+        "opts": model_admin.opts,
+        "media": model_admin.media + editor_media() + Media(js=["geneva_drive/place.js"]),
+        # Django's stylesheet for breadcrumbs is made for a list from 6.1 on.
+        "is_nav_sidebar_enabled": False,  # the tables need the room
+        "crumbs_in_list": django.VERSION >= (6, 1),
+    }
+    return TemplateResponse(request, f"geneva_drive/admin/{template}.html", {**everywhere, **context})
+
+
+def user_name(request: HttpRequest) -> str:
+    """Return whom the records name."""
+    return str(request.user.get_username())

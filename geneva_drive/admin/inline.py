@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
 from geneva_drive.admin.actions import ACTIONS, Action
-from geneva_drive.admin.presenting import pill, relative, type_name
+from geneva_drive.admin.display import pill, relative, type_name
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain

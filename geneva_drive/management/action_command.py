@@ -13,14 +13,21 @@ from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.lifecycle import allowed
-from geneva_drive.management.base import FAILED, MISUSE, alias_of_option, workflow_key
-from geneva_drive.management.selection import SelectingCommand, selection_of
+from geneva_drive.management.base import (
+    FAILED,
+    MISUSE,
+    SelectingCommand,
+    alias_of_option,
+    selection_of,
+    workflow_key,
+)
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import possible
 from geneva_drive.states import ACTIVE
 
 __all__ = ["ActionCommand"]
+
 
 _AT_ONCE = 500  # rows that a dry run reads with one query
 _NAMED = 20  # of those that would be done

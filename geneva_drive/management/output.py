@@ -1,13 +1,16 @@
-"""A workflow's story on a terminal: with rich where it is installed, as plain lines otherwise."""
+"""Times in words."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from django.core.management.base import OutputWrapper
+
 from geneva_drive import clock
-from geneva_drive.management.text import ago, in_words
+from geneva_drive.events import step_performed
 from geneva_drive.models.hero import hero_label
 from geneva_drive.reports.explain import explain
 from geneva_drive.reports.history import Chain, StepLine, Story, chains, duration_of
@@ -16,7 +19,53 @@ from geneva_drive.states import ExecutionState
 if TYPE_CHECKING:
     from geneva_drive.models.records import OperatorAction, Signal
 
-__all__ = ["show"]
+__all__ = ["ago", "in_words", "show_logs", "show_steps", "show"]
+
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def in_words(delta: timedelta) -> str:
+    """Return a duration in its two largest units: ``3d 4h``, ``12m 5s``, ``0.4s``."""
+    seconds = delta.total_seconds()
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f}s"
+    parts = []
+    rest = int(seconds)
+    for size, name in _UNITS:
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{name}")
+    return " ".join(parts[:2])
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """Return how long ago a moment was."""
+    delta = now - moment
+    return "now" if delta < timedelta(seconds=1) else f"{in_words(delta)} ago"
+
+
+def show_logs(stream: OutputWrapper) -> None:
+    """Show what is logged below ``geneva_drive``, unless the project's ``LOGGING`` sees to that."""
+    logger = logging.getLogger("geneva_drive")
+    if logger.hasHandlers():
+        return
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+
+
+def show_steps(stream: OutputWrapper) -> None:
+    """Write a line for each body that was run."""
+
+    def show(workflow: Any, execution: Any, seconds: float, error: BaseException | None, **_: Any) -> None:
+        how = "" if error is None else f", {type(error).__name__}"
+        stream.write(f"{workflow}: {execution.step_name}, {seconds:.3f} s{how}")
+
+    step_performed.connect(show, weak=False, dispatch_uid="geneva_worker")
+
 
 _MOST = 200
 """Characters of an error's message."""
