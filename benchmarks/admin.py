@@ -123,7 +123,7 @@ def _pages(count: int) -> Iterator[Page]:
         "overdue=day",
         "waiting=any",
         "waiting=long",
-        "stranded=yes",
+        "undeclared=yes",
         "created=day",
         "moved=day",
         "q=4711",
@@ -148,7 +148,7 @@ def _pages(count: int) -> Iterator[Page]:
 _KINDS = """
     CREATE TEMPORARY TABLE kinds AS SELECT n, CASE
         WHEN n % 1000 < 800 THEN 'finished' WHEN n % 1000 < 850 THEN 'canceled' WHEN n % 1000 < 950 THEN 'later'
-        WHEN n % 1000 < 980 THEN 'parked' WHEN n % 1000 < 995 THEN 'failed' ELSE 'overdue' END AS kind
+        WHEN n % 1000 < 980 THEN 'waiting' WHEN n % 1000 < 995 THEN 'failed' ELSE 'overdue' END AS kind
     FROM generate_series(1, %(count)s) AS n
 """
 _WORKFLOWS = """
@@ -170,14 +170,14 @@ _EXECUTIONS = """
         now() - interval '1 day', now() - interval '1 day', NULL, NULL, NULL::timestamptz FROM kinds
     UNION ALL
     SELECT n, CASE WHEN n %% 50000 = 900 THEN 'third' WHEN n %% 100000 = 901 THEN 'gone' ELSE 'second' END,
-        CASE kind WHEN 'failed' THEN kind WHEN 'parked' THEN 'waiting' ELSE 'scheduled' END,
+        CASE kind WHEN 'failed' THEN kind WHEN 'waiting' THEN 'waiting' ELSE 'scheduled' END,
         CASE kind WHEN 'failed' THEN kind END, CASE WHEN n %% 5000 = 900 THEN 'slow' ELSE 'default' END,
         CASE kind WHEN 'later' THEN now() + interval '30 days' ELSE now() - interval '1 hour' END, now(),
         CASE kind WHEN 'failed' THEN now() END, CASE kind WHEN 'failed' THEN now() END,
         CASE WHEN kind = 'failed' THEN CASE WHEN n %% 20000 = 981 THEN 'builtins.KeyError'
              ELSE 'builtins.TimeoutError' END END,
         CASE kind WHEN 'failed' THEN 'no answer' END,
-        CASE WHEN kind = 'parked' THEN now() - CASE WHEN n %% 20000 = 951 THEN interval '9 days'
+        CASE WHEN kind = 'waiting' THEN now() - CASE WHEN n %% 20000 = 951 THEN interval '9 days'
              ELSE interval '1 hour' END END
     FROM kinds WHERE kind NOT IN ('finished', 'canceled')
 """

@@ -91,7 +91,7 @@ def child(rows: int, show_plans: bool) -> int:
     began = time.monotonic()
     _insert("finished", "completed", "-86400", rows)
     _insert("ready", "scheduled", "30 * 86400", rows)
-    _insert("paused", "scheduled", "-86400", rows, held=True)
+    _insert("paused", "scheduled", "-86400", rows, on_hold=True)
     _analyze()
     print(f"{3 * rows:,} workflows with an execution each, in {time.monotonic() - began:.0f} s", flush=True)
     beside = ask(show_plans)
@@ -132,10 +132,10 @@ def ask(show_plans: bool) -> dict[str, tuple[float, int]]:
 def _claim_and_give_back() -> None:
     from geneva_drive.execution import recovery
     from geneva_drive.execution.runner import Runner
-    from geneva_drive.worker.claiming import Outlook, claim
+    from geneva_drive.worker.claiming import CandidateCache, claim
 
-    (performance,) = claim("default", Outlook("default", None), 1, Runner())
-    recovery.give_back(performance)
+    (performance,) = claim("default", CandidateCache("default", None), 1, Runner())
+    recovery.release(performance)
 
 
 def _work(act: Callable[[], Any], show_plans: bool) -> int:
@@ -181,7 +181,7 @@ def _explain(cursor: Any, sql: str, show: bool) -> int:
 # -- rows
 
 
-def _insert(state: str, execution_state: str, seconds: str, count: int, *, held: bool = False) -> None:
+def _insert(state: str, execution_state: str, seconds: str, count: int, *, on_hold: bool = False) -> None:
     """Workflows of one kind, with an execution each that is due so many seconds from now, in bulk."""
     from django.db import connection
 
@@ -217,10 +217,10 @@ def _insert(state: str, execution_state: str, seconds: str, count: int, *, held:
             )
             cursor.execute(
                 f"""INSERT INTO geneva_drive_stepexecution
-                        (workflow_id, step_name, state, queue, priority, scheduled_for, held, handed_over,
+                        (workflow_id, step_name, state, queue, priority, scheduled_for, on_hold, handed_off,
                          iterations, crashes, created_at)
                     {with_numbers}
-                    SELECT {first} + n, 'one', '{execution_state}', 'default', 0, {due}, {held}, false, 0, 0, {now}
+                    SELECT {first} + n, 'one', '{execution_state}', 'default', 0, {due}, {on_hold}, false, 0, 0, {now}
                     FROM {numbers}"""
             )
 

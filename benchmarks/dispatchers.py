@@ -105,11 +105,11 @@ def run(workflows: int, starts: int, repeat: int) -> Results:
         stack.callback(redis.stop)
         for round_ in range(repeat):
             for number, (name, (dispatcher, command)) in enumerate(VARIANTS.items()):
-                for straight_on in (True, False):
+                for inline_continuation in (True, False):
                     environment = create_database(
                         f"{postgresql.url}postgres",
-                        f"b{round_}_{number}_{int(straight_on)}",
-                        {"DISPATCHER": dispatcher, "STRAIGHT_ON": straight_on},
+                        f"b{round_}_{number}_{int(inline_continuation)}",
+                        {"DISPATCHER": dispatcher, "INLINE_CONTINUATION": inline_continuation},
                         settings_module="benchmarks.dispatcher_settings",
                         variables={
                             "GENEVA_BENCH_REDIS": redis.url,
@@ -122,11 +122,16 @@ def run(workflows: int, starts: int, repeat: int) -> Results:
                         },
                     )
                     # The latency of a start is the same either way.
-                    wanted = ["--workflows", str(workflows), "--starts", str(starts if straight_on else 0)]
+                    wanted = [
+                        "--workflows",
+                        str(workflows),
+                        "--starts",
+                        str(starts if inline_continuation else 0),
+                    ]
                     told = in_child(
                         "benchmarks.dispatchers", environment, "--child", json.dumps(command), *wanted
                     )
-                    key = name if straight_on else f"{name}, not straight on"
+                    key = name if inline_continuation else f"{name}, not straight on"
                     results.setdefault(key, []).append(told)
             print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
     return results

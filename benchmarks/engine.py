@@ -34,9 +34,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "straight on, no hero, prepared": ("Noop", {}, PREPARED),
     "straight on, hero": ("NoopForHero", {}, {}),
     "straight on, hero, prepared": ("NoopForHero", {}, PREPARED),
-    "not straight on, no hero": ("Noop", {"STRAIGHT_ON": False}, {}),
-    "not straight on, hero": ("NoopForHero", {"STRAIGHT_ON": False}, {}),
-    "not straight on, hero, prepared": ("NoopForHero", {"STRAIGHT_ON": False}, PREPARED),
+    "not straight on, no hero": ("Noop", {"INLINE_CONTINUATION": False}, {}),
+    "not straight on, hero": ("NoopForHero", {"INLINE_CONTINUATION": False}, {}),
+    "not straight on, hero, prepared": ("NoopForHero", {"INLINE_CONTINUATION": False}, PREPARED),
 }
 
 
@@ -125,7 +125,7 @@ WITH w AS (
     FROM d WHERE v.id = d.workflow_id RETURNING v.id
 ), i AS (
     INSERT INTO geneva_drive_stepexecution
-        (workflow_id, step_name, state, queue, priority, scheduled_for, started_at, attempt_token, handed_over,
+        (workflow_id, step_name, state, queue, priority, scheduled_for, started_at, attempt_token, handed_off,
          held, iterations, crashes, created_at)
     SELECT u.id, %(step)s, 'in_progress', 'default', 0, now(), now(), %(following)s, true, false, 0, 0, now()
     FROM u RETURNING id

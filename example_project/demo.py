@@ -1,6 +1,6 @@
 """Watch orders go through their workflows: ``make demo``, or ``python -m example_project.demo``.
 
-Exits with 0 when every workflow ended as its story says, with 1 when one did not, with 130 after Ctrl-C.
+Exits with 0 when every workflow ended as its timeline says, with 1 when one did not, with 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import django
 if TYPE_CHECKING:
     from example_project.display import Display, History, Titles
     from example_project.shop.models import Order
-    from example_project.stories import Story
+    from example_project.stories import Timeline
     from geneva_drive import Workflow
 
 LOOK_EVERY = 0.2  # seconds
@@ -84,9 +84,9 @@ def _run() -> list[str]:
     from example_project.stories import begin, subscribe
     from example_project.worker import worker
 
-    stories = {workflow.pk: story for workflow, story in begin().items()}
+    stories = {workflow.pk: timeline for workflow, timeline in begin().items()}
     report = SalesReport.start()
-    titles = {key: (story.customer, story.told) for key, story in stories.items()}
+    titles = {key: (timeline.customer, timeline.told) for key, timeline in stories.items()}
     titles[report.pk] = ("sales report", "runs for nobody in particular")
     letters = subscribe(SUBSCRIBERS)
     newsletter = Newsletter.start()
@@ -185,18 +185,18 @@ def _judge_letters(seen: dict[Workflow, History], before: int) -> list[str]:
     return [f"newsletter: {sent} letters were sent for {SUBSCRIBERS} subscribers"]
 
 
-def _judge(seen: dict[Workflow, History], stories: dict[int, Story], titles: Titles) -> list[str]:
+def _judge(seen: dict[Workflow, History], stories: dict[int, Timeline], titles: Titles) -> list[str]:
     """Compare how the workflows ended with how they had to; return what differs."""
     from example_project.shop.models import Order
 
     problems = []
     for workflow, history in seen.items():
         title = titles[workflow.pk][0]
-        story = stories.get(workflow.pk)
-        ends, expected = (story.ends, story.expected) if story is not None else ("finished", None)
+        timeline = stories.get(workflow.pk)
+        ends, expected = (timeline.ends, timeline.expected) if timeline is not None else ("finished", None)
         if workflow.state != ends:
             problems.append(f"{title}: it is {workflow.state} at {workflow.next_step_name}, not {ends}")
-        # A machine that slept has its steps recovered, which is right and no part of the story.
+        # A machine that slept has its steps recovered, which is right and no part of the timeline.
         steps = [f"{one.step_name} {one.state}" for one in history if one.outcome != "recovered"]
         if expected is not None and steps != expected:
             problems.append(f"{title}: its steps are {steps}, not {expected}")

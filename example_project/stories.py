@@ -12,7 +12,7 @@ from example_project.shop.models import Order, Subscriber
 from example_project.shop.workflows import Fulfilment
 from geneva_drive import StepExecution, Workflow
 
-__all__ = ["STORIES", "Story", "begin", "letters_sent", "subscribe"]
+__all__ = ["STORIES", "Timeline", "begin", "letters_sent", "subscribe"]
 
 REGULAR = ["confirm completed", "take_payment completed", "pack completed", "ship completed"]
 DELIVERED = [*REGULAR, "deliver completed"]
@@ -20,7 +20,7 @@ REVIEWED = [*DELIVERED, "ask_for_review completed"]
 
 
 @dataclass(frozen=True)
-class Story:
+class Timeline:
     """One order.
 
     Attributes
@@ -41,38 +41,38 @@ class Story:
 
 
 STORIES = [
-    Story("Ada", "a regular order", REVIEWED),
-    Story("Bela", "has no email, so two steps are skipped",
+    Timeline("Ada", "a regular order", REVIEWED),
+    Timeline("Bela", "has no email, so two steps are skipped",
           ["confirm skipped", *DELIVERED[1:], "ask_for_review skipped"], order={"email": ""}),
-    Story("Chidi", "withdrew before anything happened", ["confirm canceled"], "canceled",
+    Timeline("Chidi", "withdrew before anything happened", ["confirm canceled"], "canceled",
           order={"withdrawn": True}),
-    Story("Dora", "withdraws while it waits", None, "canceled"),
-    Story("Emre", "has no address: shipping fails, somebody has to help",
+    Timeline("Dora", "withdraws while it waits", None, "canceled"),
+    Timeline("Emre", "has no address: shipping fails, somebody has to help",
           [*REGULAR[:3], "ship failed", *REVIEWED[3:]], order={"address": ""}),
-    Story("Fatima", "stood at check_credit when that step was removed",
+    Timeline("Fatima", "stood at check_credit when that step was removed",
           ["check_credit skipped", *REVIEWED[1:]], standing_at="check_credit"),
-    Story("Goran", "stood at send_parcel when that step was renamed",
+    Timeline("Goran", "stood at send_parcel when that step was renamed",
           ["send_parcel completed", *REVIEWED[4:]], order={"paid": Decimal("70.00")},
           standing_at="send_parcel"),
-    Story("Hana", "a regular order", REVIEWED),
+    Timeline("Hana", "a regular order", REVIEWED),
 ]  # fmt: skip
 
 
-def begin() -> dict[Fulfilment, Story]:
+def begin() -> dict[Fulfilment, Timeline]:
     """Place the orders and start their workflows."""
     begun = {}
-    for number, story in enumerate(STORIES, start=1):
+    for number, timeline in enumerate(STORIES, start=1):
         given = {
-            "email": f"{story.customer.lower()}@example.com",
+            "email": f"{timeline.customer.lower()}@example.com",
             "address": f"{number} Mill Lane",
             "total": Decimal(10 * number),
-            **story.order,
+            **timeline.order,
         }
-        order = Order.objects.create(customer=story.customer, **given)
+        order = Order.objects.create(customer=timeline.customer, **given)
         workflow = Fulfilment.start(order)
-        if story.standing_at is not None:
-            _as_an_older_release_left_it(workflow, story.standing_at)
-        begun[workflow] = story
+        if timeline.standing_at is not None:
+            _as_an_older_release_left_it(workflow, timeline.standing_at)
+        begun[workflow] = timeline
     return begun
 
 

@@ -26,7 +26,7 @@ class Settings:
     #: The queue of steps that name none.
     DEFAULT_QUEUE: str = "default"
     #: Go on with the next due step in the same process.
-    STRAIGHT_ON: bool = True
+    INLINE_CONTINUATION: bool = True
     #: How long an execution that this code does not know is deferred. Zero: paused at once.
     UNDEFINED_STEP_GRACE: timedelta = timedelta(minutes=5)
     #: A process without a heartbeat for so long is dead. It beats every third of it.
@@ -47,7 +47,7 @@ class Settings:
     MAX_PAYLOAD_BYTES: int | None = 131072
     #: Bytes of the stored JSON of a cursor. None: no limit.
     MAX_CURSOR_BYTES: int | None = 131072
-    #: When a parked step counts as waiting too long.
+    #: When a waiting step counts as waiting too long.
     WAITING_TOO_LONG: timedelta = timedelta(days=7)
     #: Characters kept of an error's message and of its traceback, each.
     MAX_ERROR_CHARACTERS: int = 20000

@@ -75,11 +75,11 @@ _GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
         lambda counted: counted.paused_ratio,
     ),
     "geneva_drive_waiting": (
-        "Steps that are parked for a signal.",
+        "Steps that are waiting for a signal.",
         lambda counted: counted.waiting,
     ),
     "geneva_drive_waiting_too_long": (
-        "Steps that have been parked for longer than WAITING_TOO_LONG.",
+        "Steps that have been waiting for longer than WAITING_TOO_LONG.",
         lambda counted: counted.waiting_too_long,
     ),
     "geneva_drive_overdue": (

@@ -27,12 +27,12 @@ class Effect:
     Attributes
     ----------
     kind
-        "stranded", "deferred", "repeated", "skipped" or "deletable".
+        "undeclared", "deferred", "repeated", "skipped" or "deletable".
     step
         None where the whole class is meant.
     workflows
         How many are concerned.
-    message, remedy
+    message, hint
         Whole sentences.
     """
 
@@ -41,7 +41,7 @@ class Effect:
     step: str | None
     workflows: int
     message: str
-    remedy: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Predeploy:
     @property
     def strands(self) -> bool:
         """Whether a workflow would come to a halt that only a person can end."""
-        return bool(self.of("stranded"))
+        return bool(self.of("undeclared"))
 
     @property
     def warns(self) -> bool:
@@ -80,7 +80,7 @@ def _undeclared(alias: str) -> list[Effect]:
         # A body that runs now is old code's: that code finishes it, and only what follows is ours.
         running = found.states.get(WorkflowState.PERFORMING, 0)
         stopped = found.workflows - running
-        remedy = (
+        hint = (
             f"Leave a gravestone, {found.step} = removed_step(), or name the step that took its place: "
             f'formerly=["{found.step}"].'
             if found.step
@@ -93,14 +93,14 @@ def _undeclared(alias: str) -> list[Effect]:
                 if found.step
                 else f"{stopped} are of this class, which this code does not declare: they would pause."
             )
-            effects.append(Effect("stranded", found.type, found.step, stopped, message, remedy))
+            effects.append(Effect("undeclared", found.type, found.step, stopped, message, hint))
         if running:
             what = f"the step {found.step!r}" if found.step else "a step of this class"
             message = (
                 f"{running} perform {what} now, which this code does not declare: old workers finish it; should "
                 "one die in the middle, recovery waits for the grace and then pauses."
             )
-            effects.append(Effect("deferred", found.type, found.step, running, message, remedy))
+            effects.append(Effect("deferred", found.type, found.step, running, message, hint))
     return effects
 
 

@@ -15,7 +15,7 @@ from geneva_drive.reports.selection import Selection
 if TYPE_CHECKING:
     from django.db import models
 
-__all__ = ["ACTIONS", "BulkAction", "perform", "start_by_hand"]
+__all__ = ["ACTIONS", "BulkAction", "perform", "start_for_operator"]
 
 ACTIONS = ("pause", "resume", "resume_at", "skip", "cancel", "reschedule", "signal")
 """What `perform` can do."""
@@ -53,7 +53,7 @@ def perform(workflow: Workflow, action: str, arguments: dict[str, Any], *, by: s
             raise ValueError(f"{action!r} is nothing that can be done. There are: {', '.join(ACTIONS)}.")
 
 
-def start_by_hand(
+def start_for_operator(
     cls: type[Workflow], hero: models.Model | None, *, using: str, by: str, reason: str
 ) -> Workflow:
     """Start a workflow, and write down who did it and why.

@@ -46,7 +46,7 @@ class TestSettings:
             ("RETENTION", None),
             ("MAX_PAYLOAD_BYTES", None),
             ("MAX_CRASHES", 1),
-            ("STRAIGHT_ON", False),
+            ("INLINE_CONTINUATION", False),
         ],
     )
     def test_what_is_accepted(self, settings: Any, key: str, value: object) -> None:
@@ -65,7 +65,7 @@ class TestSettings:
             ("HERO_KEY_TYPE", "int", "one of 'auto', 'bigint', 'uuid', 'string'"),
             ("RECOVERY_ACTION", "skip", "one of 'reattempt', 'pause', 'cancel'"),
             ("DEFAULT_QUEUE", None, "a string"),
-            ("STRAIGHT_ON", 1, "True or False"),
+            ("INLINE_CONTINUATION", 1, "True or False"),
             ("LEASE", 30, "a timedelta"),
             ("LEASE", timedelta(0), "more than zero"),
             ("LEASE", timedelta(seconds=-1), "more than zero"),

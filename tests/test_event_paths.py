@@ -94,17 +94,17 @@ def only(heard: Heard, name: str) -> Heard:
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def run(workflow: Workflow, *, straight_on: bool) -> None:
+def run(workflow: Workflow, *, inline_continuation: bool) -> None:
     """As a dispatcher would: each execution that is scheduled, until there is none."""
-    while (row := workflow.executions.filter(state="scheduled", held=False).first()) is not None:
-        execute(row.pk, using=workflow._state.db, runner=Runner(straight_on=straight_on))
+    while (row := workflow.executions.filter(state="scheduled", on_hold=False).first()) is not None:
+        execute(row.pk, using=workflow._state.db, runner=Runner(inline_continuation=inline_continuation))
 
 
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_the_same_is_told_when_nobody_listens_for_transitions(straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_the_same_is_told_when_nobody_listens_for_transitions(inline_continuation: bool) -> None:
     """Without such a receiver PostgreSQL may begin and end steps in one statement each."""
     with listening("precondition_checked", "step_performed", "execution_finalized") as heard:
-        run(ToldOnPaths.start(), straight_on=straight_on)
+        run(ToldOnPaths.start(), inline_continuation=inline_continuation)
 
     assert only(heard, "step_performed") == [("first", None), ("last", None)]
     assert only(heard, "execution_finalized") == [("first", False), ("passed_over", False), ("last", False)]

@@ -80,12 +80,12 @@ def test_a_start_is_told_after_its_commit_and_never_when_it_is_rolled_back() -> 
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_every_state_that_a_workflow_goes_through_is_told(straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_every_state_that_a_workflow_goes_through_is_told(inline_continuation: bool) -> None:
     workflow = Told.start()
     with heard(events.workflow_transitioned) as told:
         while workflow.state == "ready":
-            run(workflow, straight_on=straight_on)
+            run(workflow, inline_continuation=inline_continuation)
 
     moves = [(each["before"], each["after"]) for each in told]
     # Each begins where the one before ended.
@@ -124,12 +124,12 @@ def test_a_control_that_is_rolled_back_is_not_told() -> None:
     assert_state(workflow, "ready")
 
 
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_each_look_at_the_preconditions_is_told_with_its_verdict(straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_each_look_at_the_preconditions_is_told_with_its_verdict(inline_continuation: bool) -> None:
     workflow = Told.start()
     with heard(events.precondition_checked) as told:
         while workflow.state == "ready":
-            run(workflow, straight_on=straight_on)
+            run(workflow, inline_continuation=inline_continuation)
 
     assert [(each["execution"].step_name, each["verdict"]) for each in told] == [
         ("one", "proceed"),
@@ -182,12 +182,12 @@ def test_each_body_is_told_with_its_time_and_how_it_ended() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_each_end_of_an_execution_is_told_after_its_commit(straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_each_end_of_an_execution_is_told_after_its_commit(inline_continuation: bool) -> None:
     workflow = Told.start()
     with heard(events.execution_finalized) as told:
         while workflow.state == "ready":
-            run(workflow, straight_on=straight_on)
+            run(workflow, inline_continuation=inline_continuation)
 
     ends = [(each["execution"].step_name, each["execution"].state, each["fenced"]) for each in told]
     assert ends == [
@@ -200,12 +200,12 @@ def test_each_end_of_an_execution_is_told_after_its_commit(straight_on: bool) ->
 
 def test_an_end_that_came_too_late_is_told_as_fenced() -> None:
     workflow = Told.start()
-    performance = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
-    assert performance is not None
+    claimed = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
+    assert claimed is not None
     workflow.executions.update(attempt_token=None)
 
     with heard(events.execution_finalized) as told:
-        executor.run(performance, Runner())
+        executor.run(claimed, Runner())
 
     assert [each["fenced"] for each in told] == [True]
 
@@ -220,8 +220,8 @@ SIGNALS = [
 
 
 @pytest.mark.parametrize("number", range(len(SIGNALS)))
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_a_receiver_that_raises_breaks_nothing(number: int, straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_a_receiver_that_raises_breaks_nothing(number: int, inline_continuation: bool) -> None:
     def receiver(**_: Any) -> None:
         raise LookupError("a receiver that fails")
 
@@ -229,7 +229,7 @@ def test_a_receiver_that_raises_breaks_nothing(number: int, straight_on: bool) -
     try:
         workflow = Told.start()
         while workflow.state == "ready":
-            run(workflow, straight_on=straight_on)
+            run(workflow, inline_continuation=inline_continuation)
     finally:
         SIGNALS[number].disconnect(receiver)
 
@@ -254,7 +254,7 @@ def test_a_receiver_may_move_the_workflow() -> None:
     assert_state(workflow, "paused")
 
 
-@override_settings(GENEVA_DRIVE={"STRAIGHT_ON": False})
+@override_settings(GENEVA_DRIVE={"INLINE_CONTINUATION": False})
 @pytest.mark.parametrize("act", [Told.start, lambda: Told.start().pause(), lambda: Told.start().cancel()])
 def test_without_receivers_nothing_is_kept(act: Callable[[], Workflow]) -> None:
     pending = events.Pending()

@@ -208,7 +208,7 @@ def test_waiting_for_a_signal_that_nobody_waits_for_any_more() -> None:
     workflow.executions.update(state="waiting", waiting_since=clock.local(clock.now()))
     says(
         workflow,
-        r"Its step 'ship' is parked since TIME for a signal that this code does not wait for any more: "
+        r"Its step 'ship' is waiting since TIME for a signal that this code does not wait for any more: "
         r"housekeeping moves it on\.",
     )
 

@@ -78,13 +78,13 @@ class TestRows:
 
     def test_by_how_long_they_wait_or_are_overdue(self) -> None:
         (due,) = started()
-        parked = Waiting.start()
-        run_next_step(parked)
+        waiting = Waiting.start()
+        run_next_step(waiting)
         held = started()[0].pause()
         with travel(timedelta(hours=2)):
             assert chosen(overdue=timedelta(hours=1)) == {due.pk}
             assert chosen(overdue=timedelta(hours=3)) == set()
-            assert chosen(waiting_longer=timedelta(hours=1)) == {parked.pk}
+            assert chosen(waiting_longer=timedelta(hours=1)) == {waiting.pk}
             assert chosen(waiting_longer=timedelta(hours=3)) == set()
         assert held.pk not in chosen(overdue=timedelta(0))
 
@@ -101,9 +101,9 @@ class TestRows:
         Workflow.objects.filter(pk=at_step.pk).update(next_step_name="gone")
         Workflow.objects.filter(pk=of_class.pk).update(type="testapp.Gone")
         Workflow.objects.filter(pk=fine.pk).update(next_step_name="buried")
-        assert chosen(stranded=True) == {at_step.pk, of_class.pk}
+        assert chosen(undeclared=True) == {at_step.pk, of_class.pk}
         of_class.cancel()
-        assert chosen(stranded=True) == {at_step.pk}
+        assert chosen(undeclared=True) == {at_step.pk}
 
     def test_together_and_up_to_a_key(self) -> None:
         first, second = started(2)

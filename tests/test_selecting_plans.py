@@ -26,7 +26,7 @@ OTHERWISE = {
     # They begin with the paused workflows, by the index of states.
     ("mysql", "error"),
     # All ongoing ones are looked through, and here they are most of the table.
-    ("mysql", "stranded"),
+    ("mysql", "undeclared"),
 }
 """Databases that rather take another way to an answer."""
 
@@ -39,16 +39,16 @@ def _full_tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None
         # Rows that are few among many, for each index.
         keys = list(Workflow.objects.filter(state="paused").order_by("pk").values_list("pk", flat=True)[:10])
         StepExecution.objects.filter(workflow_id__in=keys).update(
-            state="failed", error_class="builtins.ValueError", held=False
+            state="failed", error_class="builtins.ValueError", on_hold=False
         )
         keys = list(Workflow.objects.filter(state="ready").order_by("pk").values_list("pk", flat=True)[:10])
         long_ago = clock.local(clock.now() - timedelta(days=20))
         StepExecution.objects.filter(workflow_id__in=keys).update(state="waiting", waiting_since=long_ago)
         keys = list(
-            StepExecution.objects.filter(state="scheduled", held=True).values_list("pk", flat=True)[:1000]
+            StepExecution.objects.filter(state="scheduled", on_hold=True).values_list("pk", flat=True)[:1000]
         )
         StepExecution.objects.filter(pk__in=keys).update(
-            state="waiting", held=False, waiting_since=clock.local(clock.now())
+            state="waiting", on_hold=False, waiting_since=clock.local(clock.now())
         )
         Workflow.objects.filter(state="finished").update(created_at=long_ago)
         keys = list(StepExecution.objects.filter(state="scheduled").values_list("pk", flat=True)[:10])
@@ -64,7 +64,7 @@ def _full_tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None
         ({"created_after": lambda now: now + timedelta(hours=1)}, "geneva_workflow_created"),
         ({"moved_after": lambda now: now + timedelta(hours=1)}, "geneva_workflow_ended"),
         ({"hero": lambda now: "17"}, "geneva_workflow_of_hero"),
-        ({"waiting_longer": lambda now: timedelta(days=7)}, "geneva_execution_parked"),
+        ({"waiting_longer": lambda now: timedelta(days=7)}, "geneva_execution_waiting"),
         ({"overdue": lambda now: timedelta(0)}, "geneva_execution_due"),
         ({"queue": lambda now: "other"}, "geneva_execution_due"),
         ({"error": lambda now: "builtins.ValueError"}, "geneva_execution_error"),
@@ -89,7 +89,7 @@ def test_classes_of_errors_come_from_the_index() -> None:
 
 
 @pytest.mark.parametrize(
-    ("look", "index"), [(doctor.stranded, None), (doctor.failures, "geneva_workflow_ended")]
+    ("look", "index"), [(doctor.undeclared, None), (doctor.failures, "geneva_workflow_ended")]
 )
 def test_what_the_doctor_counts_is_found_by_an_index(look: Callable[[str], Any], index: str | None) -> None:
     # The last one counts; those before go from type to type by the index.

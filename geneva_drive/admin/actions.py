@@ -260,7 +260,7 @@ def forecast(action: Action, rows: Any, count: int) -> dict[str, Any]:
         able_by_state = _by_state(able_rows)
     able = sum(able_by_state.values())
     undeclared = (
-        Selection(stranded=True).apply(able_rows, rows.db).count() if action.call in _AT_A_STEP else 0
+        Selection(undeclared=True).apply(able_rows, rows.db).count() if action.call in _AT_A_STEP else 0
     )
     refused = {state: number - able_by_state.get(state, 0) for state, number in all_by_state.items()}
     by_state = [

@@ -184,8 +184,8 @@ class WaitingFilter(_Filter):
         return _meaning(value, {"any": timedelta(0), "long": settings.WAITING_TOO_LONG})
 
 
-class StrandedFilter(_Filter):
-    title, parameter_name, part = _("stranded"), "stranded", "stranded"
+class UndeclaredFilter(_Filter):
+    title, parameter_name, part = _("undeclared"), "undeclared", "undeclared"
 
     def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
         return [("yes", _("step or class missing"))]
@@ -230,7 +230,7 @@ FILTERS: tuple[type[_Filter], ...] = (
     QueueFilter,
     OverdueFilter,
     WaitingFilter,
-    StrandedFilter,
+    UndeclaredFilter,
     CreatedFilter,
     MovedFilter,
 )

@@ -49,17 +49,17 @@ def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBa
         raise PermissionDenied
     using = model_admin.alias(request)
     now = clock.now(using)
-    found, parked, stranded = figures(using), waiting(using), undeclared_in_flight(using)
+    found, too_long, undeclared = figures(using), waiting(using), undeclared_in_flight(using)
     return page(
         model_admin,
         request,
         "overview",
         _("Overview of workflows"),
         now=clock.local(now),
-        cards=_cards(model_admin, found, sum(each.workflows for each in stranded)),
+        cards=_cards(model_admin, found, sum(each.workflows for each in undeclared)),
         columns=_columns(),
-        types=_types(model_admin, found, parked, stranded, _overdue_by_type(using, now)),
-        parked=[
+        types=_types(model_admin, found, too_long, undeclared, _overdue_by_type(using, now)),
+        waiting=[
             {
                 "url": model_admin.list_url(type=each.type, step=each.step, waiting="any"),
                 "late_url": model_admin.list_url(type=each.type, step=each.step, waiting="long"),
@@ -67,7 +67,7 @@ def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBa
                 "name": type_name(each.type),
                 "row": each,
             }
-            for each in parked
+            for each in too_long
         ],
         processes=_processes(model_admin, using, now),
         list_url=model_admin.url("geneva_drive_workflow_changelist"),
@@ -75,11 +75,11 @@ def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBa
     )
 
 
-def _cards(model_admin: WorkflowAdmin, found: Figures, stranded: int) -> list[dict[str, Any]]:
+def _cards(model_admin: WorkflowAdmin, found: Figures, undeclared: int) -> list[dict[str, Any]]:
     late = _("overdue, oldest %(time)s") % {"time": in_words(found.oldest_overdue)}
     cards = [
         (found.paused, _("paused"), "gd-bad", {"state": "paused"}),
-        (stranded, _("stranded: code missing"), "gd-bad", {"stranded": "yes"}),
+        (undeclared, _("undeclared: code missing"), "gd-bad", {"undeclared": "yes"}),
         (found.overdue, late if found.overdue else _("overdue"), "gd-wait", {"overdue": "any"}),
         (found.waiting_too_long, _("waiting too long"), "gd-wait", {"waiting": "long"}),
         (found.waiting, _("waiting for a signal"), "", {"waiting": "any"}),
@@ -101,30 +101,30 @@ def _columns() -> list[tuple[str, Any, dict[str, str]]]:
         ("overdue", _("overdue"), {"overdue": "any"}),
         ("waiting", _("waiting"), {"waiting": "any"}),
         ("too_long", _("too long"), {"waiting": "long"}),
-        ("stranded", _("stranded"), {"stranded": "yes"}),
+        ("undeclared", _("undeclared"), {"undeclared": "yes"}),
     ]
 
 
-_ALARMING = ("paused", "stranded")
+_ALARMING = ("paused", "undeclared")
 
 
 def _types(
     model_admin: WorkflowAdmin,
     found: Figures,
-    parked: list[Waiting],
-    stranded: list[Undeclared],
+    waiting: list[Waiting],
+    undeclared: list[Undeclared],
     overdue: dict[str, int],
 ) -> list[dict[str, Any]]:
     numbers: dict[str, dict[str, int]] = {label: dict(states) for label, states in found.workflows.items()}
     for label, count in overdue.items():
         numbers.setdefault(label, {})["overdue"] = count
-    for each in parked:
+    for each in waiting:
         of_type = numbers.setdefault(each.type, {})
         of_type["waiting"] = of_type.get("waiting", 0) + each.workflows
         of_type["too_long"] = of_type.get("too_long", 0) + each.too_long
-    for missing in stranded:
+    for missing in undeclared:
         of_type = numbers.setdefault(missing.type, {})
-        of_type["stranded"] = of_type.get("stranded", 0) + missing.workflows
+        of_type["undeclared"] = of_type.get("undeclared", 0) + missing.workflows
     return [_type(model_admin, label, of_type) for label, of_type in sorted(numbers.items())]
 
 

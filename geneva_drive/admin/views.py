@@ -32,7 +32,7 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection
 from geneva_drive.states import ExecutionState, Outcome, SignalState, WorkflowState
-from geneva_drive.workflows import BulkAction, start_by_hand
+from geneva_drive.workflows import BulkAction, start_for_operator
 
 if TYPE_CHECKING:
     from geneva_drive.admin.workflow_admin import WorkflowAdmin
@@ -358,7 +358,7 @@ def start(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBase:
         if cls is None:
             raise BadRequest("The class is gone.")
         try:
-            workflow = start_by_hand(
+            workflow = start_for_operator(
                 cls, values["hero"], using=using, by=user_name(request), reason=values["reason"]
             )
         except GenevaDriveError as refused:

@@ -138,8 +138,8 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         if execution.state == ExecutionState.WAITING:
             since = now - clock.utc(execution.waiting_since or execution.created_at)
             return gettext("waiting for %(time)s") % {"time": in_words(whole_seconds(since))}
-        if execution.held:
-            return gettext("held")
+        if execution.on_hold:
+            return gettext("on_hold")
         late = now - clock.utc(execution.scheduled_for)
         if late.total_seconds() > 1:
             return pill("failed", gettext("overdue by %(time)s") % {"time": in_words(whole_seconds(late))})

@@ -17,7 +17,7 @@ from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.records import Signal
 from geneva_drive.reports.explain import explain
-from geneva_drive.reports.history import Chain, Progress, StepLine, Story, chains, duration_of, tell
+from geneva_drive.reports.history import Chain, Progress, Timeline, TimelineStep, chains, duration_of, tell
 from geneva_drive.states import ExecutionState, SignalState, WorkflowState
 from geneva_drive.workflows import BulkAction
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from geneva_drive.admin.workflow_admin import WorkflowAdmin
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
-    from geneva_drive.reports.history import Story
+    from geneva_drive.reports.history import Timeline
 
 __all__ = ["Attempt", "attempts", "progress_in_words", "workflow_page"]
 
@@ -66,9 +66,9 @@ class Attempt:
     details: list[tuple[str, str]]
 
 
-def attempts(story: Story, now: datetime) -> list[Attempt]:
+def attempts(timeline: Timeline, now: datetime) -> list[Attempt]:
     """Return the lines, the latest first."""
-    lines = chains(story.attempts)
+    lines = chains(timeline.attempts)
     begun = [chain for chain in lines if chain.first.started_at is not None]
     first = min((_start(chain) for chain in begun), default=now)
     whole = max((_end(chain, now) for chain in begun), default=now) - first
@@ -176,7 +176,7 @@ _MOST_SIGNALS = 200
 
 def workflow_page(model_admin: WorkflowAdmin, request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
     """Return the context of the page."""
-    story = tell(workflow)
+    timeline = tell(workflow)
     now = clock.now(workflow._state.db)
     signals = list(
         Signal.objects.using(workflow._state.db)
@@ -190,16 +190,18 @@ def workflow_page(model_admin: WorkflowAdmin, request: HttpRequest, workflow: Wo
         "state": pill(workflow.state, workflow.get_state_display()),
         "hero": hero_link(workflow, model_admin.admin_site),
         "started": relative(workflow.created_at, now),
-        "queue": story.attempts[-1].queue if story.attempts else "",
-        "buttons": _buttons(model_admin, request, story),
+        "queue": timeline.attempts[-1].queue if timeline.attempts else "",
+        "buttons": _buttons(model_admin, request, timeline),
         "banner": explain(workflow),
         "banner_tone": tone("failed" if _needs_somebody(workflow) else workflow.state),
-        "steps": [_step(line, number, story, signals, now) for number, line in enumerate(story.steps, 1)],
-        "attempts": attempts(story, now),
-        "awaited": _awaited(story, now),
-        "signals": [_signal(each, story, now) for each in signals],
-        "by_hand": [_by_hand(each, now) for each in reversed(story.actions)],
-        "is_cut": story.is_cut,
+        "steps": [
+            _step(line, number, timeline, signals, now) for number, line in enumerate(timeline.steps, 1)
+        ],
+        "attempts": attempts(timeline, now),
+        "awaited": _awaited(timeline, now),
+        "signals": [_signal(each, timeline, now) for each in signals],
+        "by_hand": [_by_hand(each, now) for each in reversed(timeline.actions)],
+        "is_cut": timeline.is_cut,
         "bulk": _bulk(model_admin, workflow),
         "data": [
             (name, as_json(getattr(workflow, field)))
@@ -214,16 +216,16 @@ def _needs_somebody(workflow: Workflow) -> bool:
     return is_stranded or workflow.state == WorkflowState.PAUSED
 
 
-def _buttons(model_admin: WorkflowAdmin, request: HttpRequest, story: Story) -> list[dict[str, Any]]:
-    workflow = story.workflow
+def _buttons(model_admin: WorkflowAdmin, request: HttpRequest, timeline: Timeline) -> list[dict[str, Any]]:
+    workflow = timeline.workflow
     offered = [
         action
         for action in ACTIONS
-        if model_admin.may(request, action) and action.applies(workflow, story.active)
+        if model_admin.may(request, action) and action.applies(workflow, timeline.active)
     ]
     return [
         {
-            "label": _label(action, story),
+            "label": _label(action, timeline),
             "url": model_admin.url("geneva_drive_act", workflow.pk, action.name),
             "asks": action.asks,
             "tone": "gd-danger" if action.name == "cancel" else "" if number == 0 else "gd-secondary",
@@ -232,14 +234,14 @@ def _buttons(model_admin: WorkflowAdmin, request: HttpRequest, story: Story) -> 
     ]
 
 
-def _label(action: Action, story: Story) -> str:
+def _label(action: Action, timeline: Timeline) -> str:
     """Name what the button will do to this workflow."""
-    workflow, step = story.workflow, story.workflow.next_step_name
+    workflow, step = timeline.workflow, timeline.workflow.next_step_name
     definition = workflow.steps.resolve(step)
     runs = definition is not None and not definition.removed
     if action.name == "resume" and workflow.state == WorkflowState.PERFORMING:
         return _("Withdraw the pause")
-    if action.name == "resume" and runs and story.active is None:
+    if action.name == "resume" and runs and timeline.active is None:
         return _("Resume: run %(step)s again") % {"step": step}
     if action.name == "resume" and runs:
         return _("Resume: go on with %(step)s") % {"step": step}
@@ -248,24 +250,26 @@ def _label(action: Action, story: Story) -> str:
     return str(action.button)
 
 
-def _step(line: StepLine, number: int, story: Story, signals: list[Signal], now: datetime) -> dict[str, Any]:
+def _step(
+    line: TimelineStep, number: int, timeline: Timeline, signals: list[Signal], now: datetime
+) -> dict[str, Any]:
     return {
         "name": line.name,
         "mark": _MARKS.get(line.status, str(number)),
         "tone": tone(line.status),
         "is_grave": line.status == "gravestone",
-        "is_current": _is_current(line, story.workflow),
-        "notes": " · ".join(_notes(line, story.workflow, signals, now)),
+        "is_current": _is_current(line, timeline.workflow),
+        "notes": " · ".join(_notes(line, timeline.workflow, signals, now)),
     }
 
 
-def _is_current(line: StepLine, workflow: Workflow) -> bool:
+def _is_current(line: TimelineStep, workflow: Workflow) -> bool:
     if not workflow.is_ongoing:
         return False
     return line.status in ("current", "failed") or line.name == workflow.next_step_name
 
 
-def _notes(line: StepLine, workflow: Workflow, signals: list[Signal], now: datetime) -> list[str]:
+def _notes(line: TimelineStep, workflow: Workflow, signals: list[Signal], now: datetime) -> list[str]:
     definition = workflow.steps.get(line.name)
     notes = [_happened(line, now)]
     if len(line.attempts) > 1:
@@ -290,7 +294,7 @@ def _notes(line: StepLine, workflow: Workflow, signals: list[Signal], now: datet
     return [note for note in notes if note]
 
 
-def _happened(line: StepLine, now: datetime) -> str:
+def _happened(line: TimelineStep, now: datetime) -> str:
     last = line.attempts[-1] if line.attempts else None
     if line.status == "gravestone":
         return _("removed step; this run passed over it") if last else _("removed step")
@@ -313,18 +317,18 @@ def _happened(line: StepLine, now: datetime) -> str:
     return words.get(line.status, line.status) + (f", {in_words(took)}" if took is not None else "")
 
 
-def _waits(line: StepLine, awaited: str, signals: list[Signal]) -> str:
+def _waits(line: TimelineStep, awaited: str, signals: list[Signal]) -> str:
     has_one = {attempt.signal_id for attempt in line.attempts} & {each.pk for each in signals}
     if has_one:
         return _("waited for %(signal)s, received") % {"signal": awaited}
     return _("waits for %(signal)s") % {"signal": awaited}
 
 
-def _awaited(story: Story, now: datetime) -> str:
-    active = story.active
+def _awaited(timeline: Timeline, now: datetime) -> str:
+    active = timeline.active
     if active is None or active.state != ExecutionState.WAITING:
         return ""
-    definition = story.workflow.steps.resolve(active.step_name)
+    definition = timeline.workflow.steps.resolve(active.step_name)
     matcher = definition.wait_for if definition is not None else None
     since = now - clock.utc(active.waiting_since or active.created_at)
     text = _("%(step)s has waited for %(signal)s for %(time)s") % {
@@ -338,8 +342,8 @@ def _awaited(story: Story, now: datetime) -> str:
     return text
 
 
-def _signal(signal: Signal, story: Story, now: datetime) -> dict[str, Any]:
-    holders = {attempt.step_name: None for attempt in story.attempts if attempt.signal_id == signal.pk}
+def _signal(signal: Signal, timeline: Timeline, now: datetime) -> dict[str, Any]:
+    holders = {attempt.step_name: None for attempt in timeline.attempts if attempt.signal_id == signal.pk}
     label = str(signal.get_state_display())
     if holders and signal.state != SignalState.PENDING:
         label = _("%(state)s by %(steps)s") % {"state": label, "steps": ", ".join(holders)}

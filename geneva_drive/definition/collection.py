@@ -38,7 +38,7 @@ class StepDefinition:
     wait_for
         What says which signals the step needs one of. None: it needs none.
     timeout
-        How long it may stand parked for its signal. None: as long as it takes.
+        How long it may stand waiting for its signal. None: as long as it takes.
     on_timeout
         What follows then. None: what the policies say of a ``SignalWaitTimeout``, else a pause.
     atomic

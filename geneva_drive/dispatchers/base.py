@@ -19,13 +19,13 @@ class Dispatcher:
 
     Parameters
     ----------
-    horizon
+    lookahead
         How long before its time a job may be handed over; what is due later is handed over when its time
         comes near, by the feeder. None: any time ahead. Means nothing where ``supports_delays`` is False,
         since nothing is then handed over before it is due.
-    straight_on_for
+    inline_continuation_for
         After so long a chain of steps goes through the dispatcher again, so that no chain keeps a place, or
-        a process that shall end, for ever. None: until it ends. Means nothing with ``STRAIGHT_ON`` off.
+        a process that shall end, for ever. None: until it ends. Means nothing with ``INLINE_CONTINUATION`` off.
     queues
         The carrying system's queue for each of ours, where it is not the same name.
     """
@@ -43,19 +43,19 @@ class Dispatcher:
     remembers = True
 
     # On the class too: a dispatcher whose own __init__ does not call this one must still carry.
-    horizon: timedelta | None = None
-    straight_on_for: timedelta | None = timedelta(minutes=1)
+    _lookahead: timedelta | None = None
+    inline_continuation_for: timedelta | None = timedelta(minutes=1)
     queues: Mapping[str, str] = {}
 
     def __init__(
         self,
         *,
-        horizon: timedelta | None = None,
-        straight_on_for: timedelta | None = timedelta(minutes=1),
+        lookahead: timedelta | None = None,
+        inline_continuation_for: timedelta | None = timedelta(minutes=1),
         queues: Mapping[str, str] | None = None,
     ) -> None:
-        self.horizon = horizon
-        self.straight_on_for = straight_on_for
+        self._lookahead = lookahead
+        self.inline_continuation_for = inline_continuation_for
         self.queues = dict(queues or {})
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
@@ -80,9 +80,9 @@ class Dispatcher:
         """
         raise NotImplementedError
 
-    def reach(self) -> timedelta | None:
+    def lookahead(self) -> timedelta | None:
         """Return how long before its time an execution may be handed over; None for any time."""
-        return self.horizon if self.supports_delays else timedelta(0)
+        return self._lookahead if self.supports_delays else timedelta(0)
 
     def enqueues_inside(self, using: str) -> bool:
         """Whether ``enqueue`` is called inside of the transaction that writes the row on ``using``."""

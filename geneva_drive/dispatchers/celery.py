@@ -23,13 +23,13 @@ class Celery(Dispatcher):
     """Each execution that is due soon is a message with its id; longer waits stay in the database.
 
     A message that is delivered twice, late, or after its workflow has moved on changes nothing, so that
-    visibility timeouts and restarts of the broker are harmless. What is due later than ``horizon`` is sent
+    visibility timeouts and restarts of the broker are harmless. What is due later than ``lookahead`` is sent
     when its time comes near, by ``geneva_worker --feed-only`` or ``geneva_housekeeping``, one of which has
     to run.
 
     Parameters
     ----------
-    horizon
+    lookahead
         How long before its time a message may be sent. Longer than the pause between two passes of the
         feeder, and much shorter than the broker's visibility or consumer timeout. Zero: only when due.
     acks_late
@@ -51,14 +51,14 @@ class Celery(Dispatcher):
     def __init__(
         self,
         *,
-        horizon: timedelta | None = timedelta(minutes=2),
+        lookahead: timedelta | None = timedelta(minutes=2),
         acks_late: bool = True,
         priorities: bool = False,
         publishing: dict[str, Any] | None = None,
         task_options: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(horizon=horizon, **options)
+        super().__init__(lookahead=lookahead, **options)
         if find_spec("celery") is None:
             raise DispatcherError("Celery is not installed: pip install 'geneva_drive[celery]'.")
         self.supports_priorities = priorities
@@ -71,9 +71,9 @@ class Celery(Dispatcher):
         defaults = {"acks_late": acks_late, "reject_on_worker_lost": acks_late}
         self.task = celery_entry.task({**defaults, **(task_options or {})})
 
-    def reach(self) -> timedelta | None:
+    def lookahead(self) -> timedelta | None:
         """Two minutes, or what the option says; nothing ahead of its time where tasks are eager."""
-        return timedelta(0) if self.task.app.conf.task_always_eager else super().reach()
+        return timedelta(0) if self.task.app.conf.task_always_eager else super().lookahead()
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
         """Send one message; the id of Celery's task is the job's."""
@@ -104,7 +104,7 @@ class Celery(Dispatcher):
             return place if connection.transport.driver_type == "redis" else _HIGHEST - place
 
     def check(self) -> list[checks.CheckMessage]:
-        """Eager tasks, and a horizon near to the broker's patience."""
+        """Eager tasks, and a lookahead near to the broker's patience."""
         found: list[checks.CheckMessage] = []
         app = self.task.app
         conf = app.conf
@@ -128,12 +128,12 @@ class Celery(Dispatcher):
                 )
             )
         visible = (conf.broker_transport_options or {}).get("visibility_timeout")
-        if self.horizon is None or (visible is not None and self.horizon.total_seconds() > visible / 2):
+        if self._lookahead is None or (visible is not None and self._lookahead.total_seconds() > visible / 2):
             found.append(
                 checks.Warning(
-                    "The Celery dispatcher's horizon is longer than half of the broker's visibility timeout: "
+                    "The Celery dispatcher's lookahead is longer than half of the broker's visibility timeout: "
                     "waiting messages are delivered more than once. They change nothing, but they cost.",
-                    hint="Leave the option 'horizon' at two minutes, or raise visibility_timeout.",
+                    hint="Leave the option 'lookahead' at two minutes, or raise visibility_timeout.",
                     id="geneva_drive.W074",
                 )
             )

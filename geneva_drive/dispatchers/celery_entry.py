@@ -14,7 +14,7 @@ from django.core.management import call_command
 from geneva_drive.dispatchers.running import run
 from geneva_drive.execution import heartbeat
 
-__all__ = ["keep_house", "task"]
+__all__ = ["maintenance", "task"]
 
 _TRIES = 20
 
@@ -58,12 +58,12 @@ def task(options: dict[str, Any]) -> Any:
     return _task
 
 
-def _keep_house() -> None:
+def _maintenance() -> None:
     """One pass of ``geneva_housekeeping``, for Celery's own beat."""
     call_command("geneva_housekeeping", verbosity=0)
 
 
-keep_house: Any = shared_task(name="geneva_drive.keep_house", ignore_result=True)(_keep_house)
+maintenance: Any = shared_task(name="geneva_drive.maintenance", ignore_result=True)(_maintenance)
 
 
 # -- the ends of processes

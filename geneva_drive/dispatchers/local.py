@@ -57,7 +57,7 @@ class Immediate(Dispatcher):
     supports_queues = True
 
     def __init__(self, *, heartbeat: bool = True, **options: Any) -> None:
-        super().__init__(**{"straight_on_for": None, **options})
+        super().__init__(**{"inline_continuation_for": None, **options})
         self.heartbeat = heartbeat
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:

@@ -104,7 +104,9 @@ def run(
 def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: Callable[[], bool]) -> None:
     _drop_dead_connections()
     heartbeat = _heartbeat(using, kind) if with_heartbeat else None
-    runner = DispatchedRunner(heartbeat, straight_on_for=_straight_on_for(), is_stopping=is_stopping)
+    runner = DispatchedRunner(
+        heartbeat, inline_continuation_for=_inline_continuation_for(), is_stopping=is_stopping
+    )
     try:
         execute(pk, using=using, runner=runner)
     except Exception as error:
@@ -133,25 +135,29 @@ class DispatchedRunner(Runner):
         self,
         heartbeat: Heartbeat | None,
         *,
-        straight_on_for: timedelta | None = None,
+        inline_continuation_for: timedelta | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__()
         self.has_begun = False
         self._heartbeat = heartbeat
         self._is_stopping = is_stopping
-        self._until = None if straight_on_for is None else time.monotonic() + straight_on_for.total_seconds()
+        self._until = (
+            None
+            if inline_continuation_for is None
+            else time.monotonic() + inline_continuation_for.total_seconds()
+        )
 
     @property
     def process_id(self) -> UUID | None:  # type: ignore[override]
         return self._heartbeat.process_id if self._heartbeat is not None else None
 
-    def may_go_on(self, following: StepExecution, queue: str) -> bool:
+    def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
         if self._is_stopping() or not self.may_begin():
             return False
         if self._until is not None and time.monotonic() >= self._until:
             return False
-        return super().may_go_on(following, queue)
+        return super().may_continue_inline(following, queue)
 
     def may_begin(self) -> bool:
         return self._heartbeat is None or self._heartbeat.is_alive()
@@ -159,14 +165,14 @@ class DispatchedRunner(Runner):
     def should_stop(self) -> bool:
         return self._is_stopping()
 
-    def hold(self, token: UUID) -> None:
+    def track(self, token: UUID) -> None:
         self.has_begun = True
         if self._heartbeat is not None:
-            self._heartbeat.hold(token)
+            self._heartbeat.track(token)
 
-    def let_go(self, token: UUID) -> None:
+    def untrack(self, token: UUID) -> None:
         if self._heartbeat is not None:
-            self._heartbeat.let_go(token)
+            self._heartbeat.untrack(token)
 
 
 # -- the process
@@ -197,12 +203,12 @@ def _stop_at_exit() -> None:
         atexit.register(heartbeats.stop_all)
 
 
-def _straight_on_for() -> timedelta | None:
+def _inline_continuation_for() -> timedelta | None:
     try:
         dispatcher = dispatch.configured_dispatcher()
     except DispatcherError:
         return None
-    found: timedelta | None = getattr(dispatcher, "straight_on_for", None)
+    found: timedelta | None = getattr(dispatcher, "inline_continuation_for", None)
     return found
 
 

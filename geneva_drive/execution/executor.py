@@ -17,9 +17,9 @@ from geneva_drive.execution.finalize import (
     report_fenced,
     report_unprepared,
 )
-from geneva_drive.execution.perform import Ending, Performance, is_simulated_death, perform
+from geneva_drive.execution.perform import ClaimedExecution, StepResult, is_simulated_death, perform
 from geneva_drive.execution.prepare import prepare
-from geneva_drive.execution.recovery import give_back
+from geneva_drive.execution.recovery import release
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle.locking import alias_of, may_pass, write_first
 from geneva_drive.models.step_execution import StepExecution
@@ -32,54 +32,54 @@ class _Fenced(Exception):
     """The end of an atomic step came too late; its writes roll back."""
 
 
-def perform_atomic(performance: Performance, runner: Runner) -> tuple[Performance | None, Ending]:
+def perform_atomic(claimed: ClaimedExecution, runner: Runner) -> tuple[ClaimedExecution | None, StepResult]:
     """Run the body and finalize it in one transaction; an exception is recorded in another."""
-    using = alias_of(performance.execution)
+    using = alias_of(claimed.execution)
     pending = Pending()
-    ending = Ending()
+    result = StepResult()
     try:
         with transaction.atomic(using=using):
-            write_first(Workflow, performance.workflow_pk, using)
-            ending = perform(performance, runner)
-            if ending.error is not None:
-                raise ending.error
+            write_first(Workflow, claimed.workflow_pk, using)
+            result = perform(claimed, runner)
+            if result.error is not None:
+                raise result.error
             if connections[using].needs_rollback:
                 raise TransactionManagementError(
-                    f"{performance.workflow}, step {performance.execution.step_name}: its transaction is "
+                    f"{claimed.workflow}, step {claimed.execution.step_name}: its transaction is "
                     "marked for rollback. An error of the database was caught inside of it; catch it outside of a "
                     "transaction.atomic() block of its own."
                 )
             runner.failpoint("performed")
-            following, fenced = _finalize_atomic(performance, decide(performance, ending), runner, pending)
+            following, fenced = _finalize_atomic(claimed, decide(claimed, result), runner, pending)
             if fenced:
                 raise _Fenced
             runner.failpoint("finalizing")
     except _Fenced:
-        report_fenced(performance, pending)
+        report_fenced(claimed, pending)
         pending.send()
-        return None, Ending()
+        return None, StepResult()
     except BaseException as error:
         if is_simulated_death(error):
             raise
-        failed = Ending(error=error)
-        return finalize(performance, failed, runner), failed
+        failed = StepResult(error=error)
+        return finalize(claimed, failed, runner), failed
     pending.send()
-    return following, ending
+    return following, result
 
 
 def _finalize_atomic(
-    performance: Performance, decision: Decision, runner: Runner, pending: Pending
-) -> tuple[Performance | None, bool]:
+    claimed: ClaimedExecution, decision: Decision, runner: Runner, pending: Pending
+) -> tuple[ClaimedExecution | None, bool]:
     """Finalize in the body's transaction. What follows may fail to be prepared; what is done stays done."""
     try:
-        with transaction.atomic(using=alias_of(performance.execution)):
-            return finalize_locked(performance, decision, runner, pending)
+        with transaction.atomic(using=alias_of(claimed.execution)):
+            return finalize_locked(claimed, decision, runner, pending)
     except Exception as error:
-        if may_pass(error, alias_of(performance.execution)):
+        if may_pass(error, alias_of(claimed.execution)):
             raise
-        report_unprepared(performance)
+        report_unprepared(claimed)
         pending.clear()
-        return finalize_locked(performance, decision, runner, pending, go_on=False)
+        return finalize_locked(claimed, decision, runner, pending, continue_inline=False)
 
 
 def execute(execution_id: Any, *, using: str | None = None, runner: Runner | None = None) -> int:
@@ -102,45 +102,45 @@ def execute(execution_id: Any, *, using: str | None = None, runner: Runner | Non
     """
     alias = using or router.db_for_write(StepExecution)
     runner = runner or Runner()
-    performance = prepare(execution_id, using=alias, runner=runner)
-    return run(performance, runner) if performance is not None else 0
+    claimed = prepare(execution_id, using=alias, runner=runner)
+    return run(claimed, runner) if claimed is not None else 0
 
 
-def run(performance: Performance, runner: Runner) -> int:
+def run(claimed: ClaimedExecution, runner: Runner) -> int:
     """Perform and finalize an execution in progress, and what is handed over."""
     performed = 0
-    following: Performance | None = performance
+    following: ClaimedExecution | None = claimed
     while following is not None:
         current = following
         if not runner.may_begin():
-            give_back(current)
+            release(current)
             return performed
-        runner.hold(current.token)
+        runner.track(current.token)
         try:
             runner.failpoint("prepared")
             performed += 1
             if current.definition is not None and current.definition.atomic and current.error is None:
-                following, ending = perform_atomic(current, runner)
+                following, result = perform_atomic(current, runner)
             else:
-                ending = perform(current, runner)
+                result = perform(current, runner)
                 runner.failpoint("performed")
-                following = finalize(current, ending, runner)
+                following = finalize(current, result, runner)
             runner.failpoint("finalized")
         finally:
-            runner.let_go(current.token)
-        if ending.error is not None:
+            runner.untrack(current.token)
+        if result.error is not None:
             _tell(current, runner)
             # A policy has dealt with it. Whoever claims what follows goes on with it.
             return performed
     return performed
 
 
-def _tell(performance: Performance, runner: Runner) -> None:
+def _tell(claimed: ClaimedExecution, runner: Runner) -> None:
     """Report what a step raised, and raise it to the runner, unless a policy says otherwise."""
-    failure = performance.failure
+    failure = claimed.failure
     assert failure is not None
     if failure.reported is not None:
-        failures.report(performance, failure.reported)
+        failures.report(claimed, failure.reported)
     if failure.raised is not None:
         # So that the runner knows that it has been logged.
         runner.raised = failure.raised

@@ -29,7 +29,7 @@ from geneva_drive.logs import about
 
 if TYPE_CHECKING:
     from geneva_drive.definition.decisions import ErrorRecord
-    from geneva_drive.execution.perform import Performance
+    from geneva_drive.execution.perform import ClaimedExecution
 
 __all__ = ["Failure", "judge", "report"]
 
@@ -62,44 +62,44 @@ class _SecondError(Exception):
         self.what = what
 
 
-def judge(performance: Performance, error: BaseException) -> Failure:
+def judge(claimed: ClaimedExecution, error: BaseException) -> Failure:
     """Decide by what a body, a precondition or a look-up raised. Raises nothing but a simulated death."""
     if not flow.is_failure(error):
-        return Failure(_crash(performance, error), error, error)
+        return Failure(_crash(claimed, error), error, error)
     try:
-        return _by_policy(performance, error)
+        return _by_policy(claimed, error)
     except _SecondError as trouble:
         second = trouble.__cause__
         assert second is not None
         return _twice(error, second, trouble.what)
 
 
-def _crash(performance: Performance, error: BaseException) -> Decision:
+def _crash(claimed: ClaimedExecution, error: BaseException) -> Decision:
     # SystemExit and its kind end processes: a crash, though this one could be caught.
-    definition, execution = performance.definition, performance.execution
+    definition, execution = claimed.definition, claimed.execution
     return decide_crash(
         (definition.on_crash if definition is not None else None) or settings.RECOVERY_ACTION,
         error=error_text.record(error),
         crashes=execution.crashes,
-        reattempts=performance.reattempts,
+        reattempts=claimed.reattempts,
         limit=settings.MAX_CRASHES,
     )
 
 
-def _by_policy(performance: Performance, error: BaseException) -> Failure:
+def _by_policy(claimed: ClaimedExecution, error: BaseException) -> Failure:
     record = error_text.record(error)
-    match = _find(performance, error)
+    match = _find(claimed, error)
     if match is None:
         return Failure(decide_error(record), error, error)
     if match.policy.handler is None:
-        decision = _declared(performance, match, record)
+        decision = _declared(claimed, match, record)
     else:
-        handled = _handled(performance, match, error, record)
+        handled = _handled(claimed, match, error, record)
         if handled is None:
             reason = f"the handler {match.policy.name!r} decided nothing"
             return Failure(decide_error(record, notes={"reason": reason}), error, error)
         decision = handled
-    if performance.definition is None and decision.then in (Then.SAME, Then.NEXT):
+    if claimed.definition is None and decision.then in (Then.SAME, Then.NEXT):
         # A failing look-up on a row whose step this code does not declare: there is neither that step nor
         # a next one.
         reason = f"the policy {match.policy.name!r} cannot be followed, for the step is not defined"
@@ -111,39 +111,39 @@ def _by_policy(performance: Performance, error: BaseException) -> Failure:
     return Failure(decision, None if quiet else error, None)
 
 
-def _find(performance: Performance, error: BaseException) -> Match | None:
-    definition = performance.definition
+def _find(claimed: ClaimedExecution, error: BaseException) -> Match | None:
+    definition = claimed.definition
     try:
         return find_policy(
             error,
             definition.policies if definition is not None else (),
-            type(performance.workflow)._geneva.policies,
+            type(claimed.workflow)._geneva.policies,
         )
     except Exception as second:
         raise _SecondError("a policy's matching") from second
 
 
-def _declared(performance: Performance, match: Match, record: ErrorRecord) -> Decision:
+def _declared(claimed: ClaimedExecution, match: Match, record: ErrorRecord) -> Decision:
     wait = timedelta(0)
     if match.policy.action is PolicyAction.REATTEMPT:
         try:
-            wait = match.policy.wait_before(performance.reattempts + 1)
+            wait = match.policy.wait_before(claimed.reattempts + 1)
         except Exception as second:
             raise _SecondError("the policy's wait") from second
     return decide_error(
         record,
         match,
-        reattempts=performance.reattempts,
-        crashes=performance.execution.crashes,
+        reattempts=claimed.reattempts,
+        crashes=claimed.execution.crashes,
         wait=wait,
     )
 
 
 def _handled(
-    performance: Performance, match: Match, error: BaseException, record: ErrorRecord
+    claimed: ClaimedExecution, match: Match, error: BaseException, record: ErrorRecord
 ) -> Decision | None:
     try:
-        control = handle(performance, match.policy.handler, error)
+        control = handle(claimed, match.policy.handler, error)
     except BaseException as second:
         if getattr(second, "simulates_death", False) is True:
             raise
@@ -154,8 +154,8 @@ def _handled(
         control,
         record,
         match,
-        reattempts=performance.reattempts,
-        crashes=performance.execution.crashes,
+        reattempts=claimed.reattempts,
+        crashes=claimed.execution.crashes,
     )
 
 
@@ -169,10 +169,10 @@ def _twice(error: BaseException, second: BaseException, what: str) -> Failure:
     return Failure(decide_error(error_text.record_both(error, second, what), notes=notes), second, second)
 
 
-def report(performance: Performance, error: BaseException) -> None:
+def report(claimed: ClaimedExecution, error: BaseException) -> None:
     """Log an exception as an error, once, with its traceback. Never raises."""
     # Not the body's own instance, on which anything may have been set.
-    workflow, execution = performance.as_claimed(), performance.execution
+    workflow, execution = claimed.as_claimed(), claimed.execution
     message = error_text.record(error).message
     try:
         logger.error(

@@ -1,4 +1,4 @@
-"""Ending one step and beginning the next in one commit, where nothing has to be decided under the lock.
+"""StepResult one step and beginning the next in one commit, where nothing has to be decided under the lock.
 
 The portable way is that of ``preparing`` and ``finalizing``: lock, fence, end, look at the preconditions,
 insert the next row already claimed. Where the database can write and return in one statement, the short way
@@ -17,7 +17,7 @@ from geneva_drive import clock
 from geneva_drive.definition.registry import registry
 from geneva_drive.events import execution_finalized, precondition_checked, workflow_transitioned
 from geneva_drive.execution import fast_path_sql
-from geneva_drive.execution.perform import Performance, row_of
+from geneva_drive.execution.perform import ClaimedExecution, row_of
 from geneva_drive.lifecycle import dispatch, scheduling
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.workflow import Workflow
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from geneva_drive.execution.runner import Runner
     from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["Candidate", "Handed", "at_once", "begin_at_once"]
+__all__ = ["Candidate", "HandOff", "at_once", "begin_at_once"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class HandOff:
     """A step that was ended in one statement, and what follows in this process, if anything does."""
 
-    following: Performance | None
+    following: ClaimedExecution | None
 
 
 def begin_at_once(
     candidate: Candidate, runner: Runner, using: str, *, skip_locked: bool = False
-) -> Performance | None:
+) -> ClaimedExecution | None:
     """Prepare a plain step in one statement, or return None, in which case nothing was written."""
     # A state that moves: whoever wants to be told of that is told by the portable way.
     if not fast_path_sql.can_run(using) or workflow_transitioned.receivers:
@@ -96,12 +96,12 @@ def begin_at_once(
         workflow._state.fields_cache["hero"] = hero
     if precondition_checked.receivers:
         precondition_checked.send_robust(cls, workflow=workflow, execution=execution, verdict="proceed")
-    return Performance(workflow, execution, definition, token, row=row)
+    return ClaimedExecution(workflow, execution, definition, token, row=row)
 
 
-def at_once(performance: Performance, runner: Runner) -> Handed | None:
+def at_once(claimed: ClaimedExecution, runner: Runner) -> HandOff | None:
     """End a step that succeeded in one statement, or return None, in which case nothing was written."""
-    execution = performance.execution
+    execution = claimed.execution
     using = alias_of(execution)
     if not fast_path_sql.can_run(using) or workflow_transitioned.receivers:
         return None
@@ -109,21 +109,21 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
         # It is settled in the same commit, by the portable way.
         return None
     # Not the body's own instance: that one may have anything set on it.
-    workflow = performance.as_claimed()
+    workflow = claimed.as_claimed()
     cls = type(workflow)
     following = cls.steps.next_after(execution.step_name)
     now = clock.now(using)
     if following is None:
-        if not fast_path_sql.finish(using, workflow.pk, execution.pk, performance.token, now):
+        if not fast_path_sql.finish(using, workflow.pk, execution.pk, claimed.token, now):
             return None
-        _note_end(performance, now)
-        return Handed(None)
+        _note_end(claimed, now)
+        return HandOff(None)
     try:
-        built = scheduling.build(workflow, following, now=now, trace=performance.trace)
+        built = scheduling.build(workflow, following, now=now, trace=claimed.trace)
     except Exception:  # noqa: BLE001 - options that cannot be read: the portable way deals with them
         return None
-    if clock.utc(built.scheduled_for) > now or not runner.may_go_on(built, execution.queue):
-        return _leave(performance, workflow, built, now)
+    if clock.utc(built.scheduled_for) > now or not runner.may_continue_inline(built, execution.queue):
+        return _leave(claimed, workflow, built, now)
     if not _is_plain(cls, following):
         return None
     hero = _present_hero(cls, workflow.hero_type_id, workflow.hero_id, using)
@@ -136,12 +136,12 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
     built.started_at = built.scheduled_for = moment
     built.process_id = runner.process_id
     built.attempt_token = token
-    built.handed_over = True
-    written = _end_and_insert(performance, workflow, built, now)
+    built.handed_off = True
+    written = _end_and_insert(claimed, workflow, built, now)
     if written is None:
         return None
     _, metadata = written
-    row = performance.row | {
+    row = claimed.row | {
         "metadata": fast_path_sql.decode("metadata", using, metadata),
         "current_step_name": built.step_name,
         "next_step_name": built.step_name,
@@ -153,36 +153,36 @@ def at_once(performance: Performance, runner: Runner) -> Handed | None:
         fresh._state.fields_cache["hero"] = hero
     if precondition_checked.receivers:
         precondition_checked.send_robust(cls, workflow=fresh, execution=built, verdict="proceed")
-    return Handed(Performance(fresh, built, following, token, row=row))
+    return HandOff(ClaimedExecution(fresh, built, following, token, row=row))
 
 
 def _leave(
-    performance: Performance, workflow: Workflow, following: StepExecution, now: datetime
-) -> Handed | None:
+    claimed: ClaimedExecution, workflow: Workflow, following: StepExecution, now: datetime
+) -> HandOff | None:
     """End a step and leave the next one scheduled, whatever that one is: it is looked at when it is due."""
-    using = alias_of(performance.execution)
+    using = alias_of(claimed.execution)
     if dispatch.enqueues_inside(using):
         return None  # the job has to be in the same commit
-    if _end_and_insert(performance, workflow, following, now) is None:
+    if _end_and_insert(claimed, workflow, following, now) is None:
         return None
     dispatch.send(following)
-    return Handed(None)
+    return HandOff(None)
 
 
 def _end_and_insert(
-    performance: Performance, workflow: Workflow, following: StepExecution, now: datetime
+    claimed: ClaimedExecution, workflow: Workflow, following: StepExecution, now: datetime
 ) -> tuple[Any, Any] | None:
     """Write both in one statement, and show it on their instances; what the statement returned, or None."""
-    execution = performance.execution
-    key = (workflow.pk, execution.pk, performance.token)
-    written = fast_path_sql.hand_over(
+    execution = claimed.execution
+    key = (workflow.pk, execution.pk, claimed.token)
+    written = fast_path_sql.hand_off(
         alias_of(execution), *key, following, now, built_with=workflow.job_options
     )
     if written is None:
         return None
     following.pk = written[0]
     following._state.adding = False
-    _note_end(performance, now)
+    _note_end(claimed, now)
     return written
 
 
@@ -212,10 +212,10 @@ def _present_hero(cls: type[Workflow], hero_type_id: Any, hero_id: Any, using: s
         return None
 
 
-def _note_end(performance: Performance, now: datetime) -> None:
-    execution = performance.execution
+def _note_end(claimed: ClaimedExecution, now: datetime) -> None:
+    execution = claimed.execution
     execution.state, execution.outcome = ExecutionState.COMPLETED, Outcome.SUCCESS
     execution.finished_at = clock.local(now)
     if execution_finalized.receivers:
-        workflow = performance.workflow
+        workflow = claimed.workflow
         execution_finalized.send_robust(type(workflow), workflow=workflow, execution=execution, fenced=False)

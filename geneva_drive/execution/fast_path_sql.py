@@ -20,7 +20,7 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 
-__all__ = ["begin", "can_run", "decode", "finish", "hand_over", "load"]
+__all__ = ["begin", "can_run", "decode", "finish", "hand_off", "load"]
 
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ _SCHEDULED = (
     "queue",
     "priority",
     "scheduled_for",
-    "handed_over",
-    "held",
+    "handed_off",
+    "on_hold",
     "iterations",
     "crashes",
     "created_at",
@@ -89,7 +89,7 @@ def begin(
     return load(Workflow, using, row[:split]), load(StepExecution, using, row[split:])
 
 
-def hand_over(
+def hand_off(
     using: str,
     workflow_id: Any,
     execution_id: Any,
@@ -128,7 +128,7 @@ def hand_over(
         # A parameter that is NULL has no type of its own, so this is named only when there is some.
         parameters["metadata"] = _prepared(StepExecution, "metadata", using, following.metadata)
         columns = (*columns, "metadata")
-    row: tuple[Any, Any] | None = _run(using, _hand_over_sql(using, columns, goes_on), parameters)
+    row: tuple[Any, Any] | None = _run(using, _hand_off_sql(using, columns, goes_on), parameters)
     return row
 
 
@@ -205,7 +205,7 @@ WITH w AS (
 ), e AS (
     UPDATE {execution} AS x
     SET state = %(in_progress)s, started_at = %(now)s, process_id = %(process)s, attempt_token = %(token)s,
-        handed_over = false
+        handed_off = false
     FROM w WHERE x.id = %(execution)s AND x.workflow_id = w.id AND x.state = %(scheduled)s
         AND x.scheduled_for <= %(now)s AND x.deferred_since IS NULL
     RETURNING {_listed(StepExecution, "x")}
@@ -234,7 +234,7 @@ WITH w AS (
 
 
 @cache
-def _hand_over_sql(using: str, names: tuple[str, ...], goes_on: bool) -> str:
+def _hand_off_sql(using: str, names: tuple[str, ...], goes_on: bool) -> str:
     workflow, execution = _tables(using)
     quote = connections[using].ops.quote_name
     given_key = StepExecution._meta.pk.get_internal_type() == "UUIDField"

@@ -12,7 +12,7 @@ from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE, SUCCESS, Decision, decide_flow
 from geneva_drive.events import Pending
 from geneva_drive.execution import failures, fast_path, prepare
-from geneva_drive.execution.perform import Ending, Performance
+from geneva_drive.execution.perform import ClaimedExecution, StepResult
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import error_text, transitions
 from geneva_drive.lifecycle.applying import apply_decision
@@ -27,33 +27,33 @@ __all__ = ["decide", "finalize", "finalize_locked", "report_fenced", "report_unp
 logger = logging.getLogger("geneva_drive.executor")
 
 
-def finalize(performance: Performance, ending: Ending, runner: Runner) -> Performance | None:
+def finalize(claimed: ClaimedExecution, result: StepResult, runner: Runner) -> ClaimedExecution | None:
     """Write how it ended and what follows, fenced; maybe with the next one already claimed."""
-    decision = decide(performance, ending)
+    decision = decide(claimed, result)
     # Between writing and committing, where a test may let its process die, one statement has no point.
     if decision is SUCCESS and Runner.at_failpoint is None:
-        handed = fast_path.at_once(performance, runner)
+        handed = fast_path.at_once(claimed, runner)
         if handed is not None:
             return handed.following
     # After an exception nothing is claimed: the runner may get to see it, and must not hold anything then.
-    go_on = ending.error is None and not decision.gives_way
+    continue_inline = result.error is None and not decision.gives_way
     try:
-        return _finalize(performance, decision, runner, go_on=go_on)
+        return _finalize(claimed, decision, runner, continue_inline=continue_inline)
     except DatabaseError as error:
         if not _is_of_its_text(error, decision):
             raise
         # A column of fewer characters than Unicode has: better without accents than unrecorded.
-        return _finalize(performance, _in_ascii(decision), runner, go_on=go_on)
+        return _finalize(claimed, _in_ascii(decision), runner, continue_inline=continue_inline)
 
 
-def decide(performance: Performance, ending: Ending) -> Decision:
-    """Turn an ending into a decision. After an exception policies are asked, and handlers run."""
-    if ending.control is not None:
-        return decide_flow(ending.control)
-    if ending.error is None:
+def decide(claimed: ClaimedExecution, result: StepResult) -> Decision:
+    """Turn an result into a decision. After an exception policies are asked, and handlers run."""
+    if result.control is not None:
+        return decide_flow(result.control)
+    if result.error is None:
         return SUCCESS
-    performance.failure = failures.judge(performance, ending.error)
-    return performance.failure.decision
+    claimed.failure = failures.judge(claimed, result.error)
+    return claimed.failure.decision
 
 
 def _is_of_its_text(error: Exception, decision: Decision) -> bool:
@@ -70,16 +70,18 @@ def _in_ascii(decision: Decision) -> Decision:
 
 
 def _finalize(
-    performance: Performance, decision: Decision, runner: Runner, *, go_on: bool
-) -> Performance | None:
-    using = alias_of(performance.execution)
+    claimed: ClaimedExecution, decision: Decision, runner: Runner, *, continue_inline: bool
+) -> ClaimedExecution | None:
+    using = alias_of(claimed.execution)
     pending = Pending()
 
-    def work(go_on: bool = go_on) -> Performance | None:
+    def work(continue_inline: bool = continue_inline) -> ClaimedExecution | None:
         pending.clear()
-        following, fenced = finalize_locked(performance, decision, runner, pending, go_on=go_on)
+        following, fenced = finalize_locked(
+            claimed, decision, runner, pending, continue_inline=continue_inline
+        )
         if fenced:
-            report_fenced(performance, pending)
+            report_fenced(claimed, pending)
         runner.failpoint("finalizing")
         return following
 
@@ -90,24 +92,29 @@ def _finalize(
         if may_pass(error, using) or _is_of_its_text(error, decision):
             raise
         # What follows could not be prepared here; the step that is done must be recorded all the same.
-        report_unprepared(performance)
-        following = in_transaction(using, lambda: work(go_on=False))
+        report_unprepared(claimed)
+        following = in_transaction(using, lambda: work(continue_inline=False))
     pending.send()
     return following
 
 
 def finalize_locked(
-    performance: Performance, decision: Decision, runner: Runner, pending: Pending, *, go_on: bool = True
-) -> tuple[Performance | None, bool]:
+    claimed: ClaimedExecution,
+    decision: Decision,
+    runner: Runner,
+    pending: Pending,
+    *,
+    continue_inline: bool = True,
+) -> tuple[ClaimedExecution | None, bool]:
     """Inside a transaction: lock, fence, apply, and maybe prepare the next. Returns (next, fenced)."""
-    using = alias_of(performance.execution)
-    workflow = lock_workflow(Workflow, performance.workflow_pk, using)
-    execution = lock_execution(workflow, performance.execution.pk) if workflow is not None else None
+    using = alias_of(claimed.execution)
+    workflow = lock_workflow(Workflow, claimed.workflow_pk, using)
+    execution = lock_execution(workflow, claimed.execution.pk) if workflow is not None else None
     if (
         workflow is None
         or execution is None
         or execution.state != ExecutionState.IN_PROGRESS
-        or execution.attempt_token != performance.token
+        or execution.attempt_token != claimed.token
     ):
         return None, True
     now = clock.now(using)
@@ -116,10 +123,10 @@ def finalize_locked(
     following = apply_decision(workflow, execution, decision, now=now, pending=pending)
     if (
         following is not None
-        and go_on
-        and prepare.may_go_on(workflow, following, execution.queue, runner, now)
+        and continue_inline
+        and prepare.may_continue_inline(workflow, following, execution.queue, runner, now)
     ):
-        return prepare.advance(workflow, following, runner, now, pending, handed_over=True), False
+        return prepare.advance(workflow, following, runner, now, pending, handed_off=True), False
     prepare.leave(workflow, following)
     return None, False
 
@@ -131,21 +138,21 @@ def _meanwhile(decision: Decision) -> Decision:
     )
 
 
-def report_unprepared(performance: Performance) -> None:
+def report_unprepared(claimed: ClaimedExecution) -> None:
     """Log the exception that is being handled."""
     logger.exception(
         "What follows execution %s could not be prepared.",
-        performance.execution.pk,
-        extra=about(performance.as_claimed(), performance.execution),
+        claimed.execution.pk,
+        extra=about(claimed.as_claimed(), claimed.execution),
     )
 
 
-def report_fenced(performance: Performance, pending: Pending) -> None:
+def report_fenced(claimed: ClaimedExecution, pending: Pending) -> None:
     logger.warning(
         "Execution %s of workflow %s (%s) was moved while its body ran; its end is not recorded.",
-        performance.execution.pk,
-        performance.workflow_pk,
-        performance.execution.step_name,
-        extra=about(performance.as_claimed(), performance.execution),
+        claimed.execution.pk,
+        claimed.workflow_pk,
+        claimed.execution.step_name,
+        extra=about(claimed.as_claimed(), claimed.execution),
     )
-    transitions.finalized(performance.workflow, performance.execution, pending, fenced=True)
+    transitions.finalized(claimed.workflow, claimed.execution, pending, fenced=True)

@@ -63,7 +63,7 @@ class Heartbeat:
         self.queues = queues
         self.process_id: UUID = uuid4()
         self._after_beat = after_beat
-        self._held: set[UUID] = set()
+        self._tracked: set[UUID] = set()
         self._lock = threading.Lock()
         self._last_beat: float | None = None
         self._beating = threading.Lock()
@@ -96,17 +96,17 @@ class Heartbeat:
             self._last_beat is not None and clock.ticks() - self._last_beat < settings.LEASE.total_seconds()
         )
 
-    def hold(self, token: UUID) -> None:
+    def track(self, token: UUID) -> None:
         with self._lock:
-            self._held.add(token)
+            self._tracked.add(token)
 
-    def let_go(self, token: UUID) -> None:
+    def untrack(self, token: UUID) -> None:
         with self._lock:
-            self._held.discard(token)
+            self._tracked.discard(token)
 
-    def held(self) -> frozenset[UUID]:
+    def tracked(self) -> frozenset[UUID]:
         with self._lock:
-            return frozenset(self._held)
+            return frozenset(self._tracked)
 
     def beat(self) -> None:
         """Beat once, on the calling thread's connection."""

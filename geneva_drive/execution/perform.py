@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = [
     "StepContext",
     "open_blocks",
-    "Ending",
-    "Performance",
+    "StepResult",
+    "ClaimedExecution",
     "handle",
     "is_simulated_death",
     "perform",
@@ -58,12 +58,12 @@ class StepContext:
     only_reads = False
 
     def __init__(
-        self, performance: Performance, *, outer_blocks: dict[str, int], resumable: bool | None = None
+        self, claimed: ClaimedExecution, *, outer_blocks: dict[str, int], resumable: bool | None = None
     ) -> None:
-        self.execution = performance.execution
-        self._workflow = performance.workflow
+        self.execution = claimed.execution
+        self._workflow = claimed.workflow
         if resumable is None:
-            resumable = performance.definition is not None and performance.definition.resumable
+            resumable = claimed.definition is not None and claimed.definition.resumable
         self._resumable = resumable
         self.outer_blocks = outer_blocks
         self.in_body = False
@@ -102,7 +102,7 @@ def open_blocks() -> dict[str, int]:
 
 
 @dataclass(slots=True)
-class Performance:
+class ClaimedExecution:
     """An execution in progress, with the instance that its body receives.
 
     ``token`` is what makes it ours; ``error`` is what a precondition raised, in which case there is no
@@ -148,46 +148,46 @@ def row_of(workflow: Workflow) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class StepResult:
     """How a body ended: by itself (both None), by flow control, or by an exception."""
 
     control: flow.FlowControl | None = None
     error: BaseException | None = None
 
 
-def perform(performance: Performance, runner: Runner) -> Ending:
+def perform(claimed: ClaimedExecution, runner: Runner) -> StepResult:
     """Run the body with its hooks. Whatever it raises is returned, never raised."""
     with tracing.step_span(
-        performance.workflow,
-        performance.execution,
-        function=_name_of(performance),
-        attempt=performance.reattempts,
+        claimed.workflow,
+        claimed.execution,
+        function=_name_of(claimed),
+        attempt=claimed.reattempts,
     ) as note:
-        ending = _perform(performance, runner)
-        note(ending.error, None if ending.control is None else ending.control.word)
-    return ending
+        result = _perform(claimed, runner)
+        note(result.error, None if result.control is None else result.control.word)
+    return result
 
 
-def _name_of(performance: Performance) -> str:
-    cls, definition = type(performance.workflow), performance.definition
-    name = performance.execution.step_name if definition is None else definition.function or definition.name
+def _name_of(claimed: ClaimedExecution) -> str:
+    cls, definition = type(claimed.workflow), claimed.definition
+    name = claimed.execution.step_name if definition is None else definition.function or definition.name
     return f"{cls.__module__}.{cls.__qualname__}.{name}"
 
 
-def _perform(performance: Performance, runner: Runner) -> Ending:
-    if performance.error is not None:
-        return Ending(error=performance.error)
-    workflow, execution = performance.workflow, performance.execution
-    context = StepContext(performance, outer_blocks=open_blocks())
+def _perform(claimed: ClaimedExecution, runner: Runner) -> StepResult:
+    if claimed.error is not None:
+        return StepResult(error=claimed.error)
+    workflow, execution = claimed.workflow, claimed.execution
+    context = StepContext(claimed, outer_blocks=open_blocks())
     workflow._step = context
     began = time.perf_counter()
     try:
-        control = _run(performance, runner, context)
-        ending = Ending(control=control)
+        control = _run(claimed, runner, context)
+        result = StepResult(control=control)
     except BaseException as error:  # recorded, then raised again by the executor
         if is_simulated_death(error):
             raise
-        ending = Ending(error=error)
+        result = StepResult(error=error)
     finally:
         workflow._step = None
     if step_performed.receivers:
@@ -196,9 +196,9 @@ def _perform(performance: Performance, runner: Runner) -> Ending:
             workflow=workflow,
             execution=execution,
             seconds=time.perf_counter() - began,
-            error=ending.error or ending.control,
+            error=result.error or result.control,
         )
-    return ending
+    return result
 
 
 def is_simulated_death(error: BaseException) -> bool:
@@ -206,7 +206,7 @@ def is_simulated_death(error: BaseException) -> bool:
     return getattr(error, "simulates_death", False) is True
 
 
-def handle(performance: Performance, handler: Any, error: BaseException) -> flow.FlowControl | None:
+def handle(claimed: ClaimedExecution, handler: Any, error: BaseException) -> flow.FlowControl | None:
     """Run a handler of exceptions and return what it decided, None for nothing.
 
     The instance is that of the body, so that the handler sees what the body left on it. Raises what the
@@ -217,15 +217,15 @@ def handle(performance: Performance, handler: Any, error: BaseException) -> flow
     handler
         A method's name, or a callable of the workflow and the error.
     """
-    workflow = performance.workflow
-    context = StepContext(performance, outer_blocks=open_blocks(), resumable=False)
+    workflow = claimed.workflow
+    context = StepContext(claimed, outer_blocks=open_blocks(), resumable=False)
     context.in_body = True
     workflow._step = context
     try:
         if isinstance(handler, str):
-            _call(getattr(workflow, handler), performance, error)
+            _call(getattr(workflow, handler), claimed, error)
         else:
-            _call(handler, performance, workflow, error)
+            _call(handler, claimed, workflow, error)
     except BaseException as raised:
         control = flow.unwrap(raised)
         if control is None:
@@ -236,42 +236,42 @@ def handle(performance: Performance, handler: Any, error: BaseException) -> flow
     return None
 
 
-def _run(performance: Performance, runner: Runner, context: StepContext) -> flow.FlowControl | None:
-    workflow, execution = performance.workflow, performance.execution
+def _run(claimed: ClaimedExecution, runner: Runner, context: StepContext) -> flow.FlowControl | None:
+    workflow, execution = claimed.workflow, claimed.execution
     hooks = type(workflow)._geneva.hooks
     if not hooks:
-        return _body(performance, runner, context)
+        return _body(claimed, runner, context)
     if "around_step" in hooks:
         with workflow.around_step(execution):
-            return _between_hooks(performance, runner, context, hooks)
-    return _between_hooks(performance, runner, context, hooks)
+            return _between_hooks(claimed, runner, context, hooks)
+    return _between_hooks(claimed, runner, context, hooks)
 
 
 def _between_hooks(
-    performance: Performance, runner: Runner, context: StepContext, hooks: frozenset[str]
+    claimed: ClaimedExecution, runner: Runner, context: StepContext, hooks: frozenset[str]
 ) -> flow.FlowControl | None:
-    workflow, execution = performance.workflow, performance.execution
+    workflow, execution = claimed.workflow, claimed.execution
     if "before_step" in hooks:
         workflow.before_step(execution)
-    control = _body(performance, runner, context)
+    control = _body(claimed, runner, context)
     if "after_step" in hooks:
         workflow.after_step(execution)
     return control
 
 
-def _body(performance: Performance, runner: Runner, context: StepContext) -> flow.FlowControl | None:
+def _body(claimed: ClaimedExecution, runner: Runner, context: StepContext) -> flow.FlowControl | None:
     """Run the body; flow control is caught here, so that no hook can swallow it."""
-    definition = performance.definition
+    definition = claimed.definition
     assert definition is not None
-    function = getattr(performance.workflow, definition.function or definition.name)
+    function = getattr(claimed.workflow, definition.function or definition.name)
     # A hook may have opened blocks of its own around the body: those are not the step's.
     context.outer_blocks = open_blocks()
     context.in_body = True
     try:
         if definition.resumable:
-            _run_resumable(function, performance, runner, context)
+            _run_resumable(function, claimed, runner, context)
         else:
-            _call(function, performance)
+            _call(function, claimed)
     except BaseException as error:
         control = flow.unwrap(error)
         if control is None:
@@ -282,18 +282,16 @@ def _body(performance: Performance, runner: Runner, context: StepContext) -> flo
     return None
 
 
-def _run_resumable(function: Any, performance: Performance, runner: Runner, context: StepContext) -> None:
-    assert performance.definition is not None
-    checkpoints = Checkpoints(performance.execution, performance.token)
-    limits = Limits.of(performance.definition, runner)
-    position = Position(
-        performance.execution, checkpoints, limits, context.where, performance.forget_failures
-    )
+def _run_resumable(function: Any, claimed: ClaimedExecution, runner: Runner, context: StepContext) -> None:
+    assert claimed.definition is not None
+    checkpoints = Checkpoints(claimed.execution, claimed.token)
+    limits = Limits.of(claimed.definition, runner)
+    position = Position(claimed.execution, checkpoints, limits, context.where, claimed.forget_failures)
     iteration = Iteration(
         position,
         context.where,
         context.check_outside_of_blocks,
-        resumed=performance.execution.continues_from_id is not None,
+        resumed=claimed.execution.continues_from_id is not None,
     )
     try:
         function(iteration)
@@ -304,7 +302,7 @@ def _run_resumable(function: Any, performance: Performance, runner: Runner, cont
     position.close()
 
 
-def _call(function: Any, performance: Performance, *arguments: Any) -> None:
+def _call(function: Any, claimed: ClaimedExecution, *arguments: Any) -> None:
     if not iscoroutinefunction(function):
         function(*arguments)
         return
@@ -315,6 +313,6 @@ def _call(function: Any, performance: Performance, *arguments: Any) -> None:
         async_to_sync(function)(*arguments)
         return
     raise InvalidStateError(
-        f"{performance.workflow}, step {performance.execution.step_name}: an async step cannot run inside a "
+        f"{claimed.workflow}, step {claimed.execution.step_name}: an async step cannot run inside a "
         "running event loop. Run it by a worker, or call from a thread (sync_to_async)."
     )

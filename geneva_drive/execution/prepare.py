@@ -30,7 +30,7 @@ from geneva_drive.events import Pending, precondition_checked
 from geneva_drive.exceptions import PayloadError, StepNotDefinedError, WorkflowNotDefinedError
 from geneva_drive.execution import fast_path, signal_timeouts
 from geneva_drive.execution.fast_path import Candidate
-from geneva_drive.execution.perform import Performance, row_of
+from geneva_drive.execution.perform import ClaimedExecution, row_of
 from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import dispatch, error_text, signals, transitions
 from geneva_drive.lifecycle.applying import apply_decision
@@ -58,17 +58,17 @@ if TYPE_CHECKING:
     from geneva_drive.models.workflow import Workflow
 
 __all__ = [
-    "Park",
+    "Wait",
     "Proceed",
-    "PutOff",
+    "Defer",
     "check",
-    "put_off",
+    "defer",
     "advance",
     "leave",
-    "may_go_on",
+    "may_continue_inline",
     "prepare",
     "prepare_locked",
-    "put_off_unprepared",
+    "defer_unprepared",
 ]
 
 
@@ -86,7 +86,7 @@ class Proceed:
 
 
 @dataclass(frozen=True, slots=True)
-class PutOff:
+class Defer:
     """This code does not know the step or the class; other code may."""
 
     until: datetime
@@ -94,13 +94,13 @@ class PutOff:
 
 
 @dataclass(frozen=True, slots=True)
-class Park:
+class Wait:
     """No signal is there that the step waits for: the row waits, and needs no job and no process."""
 
     timeout: timedelta | None
 
 
-def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Proceed | PutOff | Park | Decision:
+def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Proceed | Defer | Wait | Decision:
     """Look at everything that does not depend on the row's own state. Both rows are locked."""
     cls = type(workflow)
     # Before the hero: code that does not know the class does not know either whether it needs one.
@@ -108,7 +108,7 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
         unknown = WorkflowNotDefinedError(
             f"{workflow}: this code declares no workflow class {workflow.type!r}."
         )
-        return put_off(execution, now, error_text.record(unknown))
+        return defer(execution, now, error_text.record(unknown))
     definition = workflow.steps.resolve(execution.step_name)
     try:
         with read_only(workflow, execution, savepoint=_asks(workflow, definition)):
@@ -122,19 +122,17 @@ def check(workflow: Workflow, execution: StepExecution, now: datetime) -> Procee
     if found is not None:
         return found
     if definition is None:
-        return put_off(
-            execution, now, error_text.record(StepNotDefinedError(_undefined(workflow, execution)))
-        )
+        return defer(execution, now, error_text.record(StepNotDefinedError(_undefined(workflow, execution))))
     if definition.resumable and (unreadable := find_unreadable(execution.cursor)) is not None:
         # Newer code may have written it, and can read it.
         error = PayloadError(f"{workflow}, cursor of {definition.name!r}: {unreadable.reason}")
-        return put_off(execution, now, error_text.record(error))
+        return defer(execution, now, error_text.record(error))
     return Proceed(definition)
 
 
 def _conditions(
     workflow: Workflow, execution: StepExecution, definition: StepDefinition | None, now: datetime
-) -> Proceed | Park | Decision | None:
+) -> Proceed | Wait | Decision | None:
     cls = type(workflow)
     if not cls._geneva.may_proceed_without_hero and _hero_is_missing(workflow):
         return HERO_MISSING
@@ -155,7 +153,7 @@ def _conditions(
     if signal_timeouts.is_late(execution, now):
         error = signal_timeouts.timeout_error(workflow, execution, definition)
         return signal_timeouts.timed_out(workflow, execution, definition) or Proceed(definition, error)
-    return Park(definition.timeout)
+    return Wait(definition.timeout)
 
 
 def _asks(workflow: Workflow, definition: StepDefinition | None) -> bool:
@@ -181,7 +179,7 @@ def _undefined(workflow: Workflow, execution: StepExecution) -> str:
     )
 
 
-def put_off(execution: StepExecution, now: datetime, error: ErrorRecord) -> PutOff | Decision:
+def defer(execution: StepExecution, now: datetime, error: ErrorRecord) -> Defer | Decision:
     """Defer what this code cannot run, for a bounded time; then it fails and the workflow pauses."""
     grace = settings.UNDEFINED_STEP_GRACE
     spent = now - clock.utc(execution.deferred_since) if execution.deferred_since else timedelta(0)
@@ -189,13 +187,13 @@ def put_off(execution: StepExecution, now: datetime, error: ErrorRecord) -> PutO
         return decide_error(error)
     # About twenty looks within the grace, spread so that a crowd of rows does not come back at once.
     pause = min(grace / 20, timedelta(seconds=15)) * random.uniform(0.5, 1.5)
-    return PutOff(now + min(pause, grace - spent), error)
+    return Defer(now + min(pause, grace - spent), error)
 
 
 logger = logging.getLogger("geneva_drive.executor")
 
 
-def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | None:
+def prepare(execution_id: Any, *, using: str, runner: Runner) -> ClaimedExecution | None:
     """Lock, look at the preconditions, mark in progress, commit."""
     row = StepExecution.objects.using(using).filter(pk=execution_id).values_list(*Candidate.COLUMNS).first()
     if row is None:
@@ -210,7 +208,7 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
     workflow_id = candidate.workflow_id
     pending = Pending()
 
-    def work() -> Performance | None:
+    def work() -> ClaimedExecution | None:
         pending.clear()
         workflow = lock_workflow(Workflow, workflow_id, using)
         if workflow is None:
@@ -233,15 +231,15 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> Performance | N
         )
         logger.exception("Execution %s could not be prepared.", execution_id, extra=extra)
         prepared = None
-        put_off = partial(put_off_unprepared, workflow_id, execution_id, error, using, pending)
-        in_transaction(using, put_off)
+        defer = partial(defer_unprepared, workflow_id, execution_id, error, using, pending)
+        in_transaction(using, defer)
     pending.send()
     return prepared
 
 
 def prepare_locked(
     workflow: Workflow, execution: StepExecution, runner: Runner, pending: Pending
-) -> Performance | None:
+) -> ClaimedExecution | None:
     """Prepare an execution whose rows are locked; None when there is no body to run."""
     if execution.state != ExecutionState.SCHEDULED or workflow.state != WorkflowState.READY:
         return None
@@ -254,7 +252,7 @@ def prepare_locked(
     return advance(workflow, execution, runner, now, pending)
 
 
-def put_off_unprepared(
+def defer_unprepared(
     workflow_id: Any, execution_id: Any, error: Exception, using: str, pending: Pending
 ) -> None:
     """Defer a row that cannot be prepared like one whose step is unknown: one row stops no worker."""
@@ -265,7 +263,7 @@ def put_off_unprepared(
         return
     now = clock.now(using)
     # In ASCII, which every column holds: this is the last line of defence.
-    verdict = put_off(execution, now, error_text.ascii_only(error_text.record(error)))
+    verdict = defer(execution, now, error_text.ascii_only(error_text.record(error)))
     if isinstance(verdict, Decision):
         apply_decision(workflow, execution, verdict, now=now, pending=pending)
         transitions.flush(workflow)
@@ -282,8 +280,8 @@ def advance(
     now: datetime,
     pending: Pending,
     *,
-    handed_over: bool = False,
-) -> Performance | None:
+    handed_off: bool = False,
+) -> ClaimedExecution | None:
     """From a due execution, written or not yet, to the next one whose body runs here; writes all.
 
     Steps that are passed over are ended on the way. Returns None when what comes next is not ours, or
@@ -302,42 +300,42 @@ def advance(
                 now=now,
                 process=runner.process_id,
                 token=token,
-                handed_over=handed_over,
+                handed_off=handed_off,
                 pending=pending,
             )
             transitions.flush(execution)
             transitions.flush(workflow)
             outcome = "proceed" if verdict.error is None else "failed"
             pending.add(precondition_checked, workflow, execution=execution, verdict=outcome)
-            return _performance(workflow, execution, verdict, token)
-        if isinstance(verdict, PutOff):
+            return _claimed_execution(workflow, execution, verdict, token)
+        if isinstance(verdict, Defer):
             transitions.defer(execution, now=now, until=verdict.until, error=verdict.error)
             transitions.flush(execution)
             transitions.flush(workflow)
             pending.add(precondition_checked, workflow, execution=execution, verdict="deferred")
             dispatch.send(execution)
             return None
-        if isinstance(verdict, Park):
-            transitions.park(workflow, execution, now=now, timeout=verdict.timeout)
+        if isinstance(verdict, Wait):
+            transitions.wait(workflow, execution, now=now, timeout=verdict.timeout)
             transitions.flush(execution)
             transitions.flush(workflow)
             pending.add(precondition_checked, workflow, execution=execution, verdict="waiting")
             return None
         pending.add(precondition_checked, workflow, execution=execution, verdict=str(verdict.state))
         following = apply_decision(workflow, execution, verdict, now=now, pending=pending)
-        if following is None or not may_go_on(workflow, following, queue, runner, now):
+        if following is None or not may_continue_inline(workflow, following, queue, runner, now):
             leave(workflow, following)
             return None
-        execution, handed_over = following, True
+        execution, handed_off = following, True
 
 
-def may_go_on(
+def may_continue_inline(
     workflow: Workflow, following: StepExecution, queue: str, runner: Runner, now: datetime
 ) -> bool:
     return (
         workflow.state == WorkflowState.READY
         and clock.utc(following.scheduled_for) <= now
-        and runner.may_go_on(following, queue)
+        and runner.may_continue_inline(following, queue)
     )
 
 
@@ -349,7 +347,9 @@ def leave(workflow: Workflow, following: StepExecution | None) -> None:
     transitions.flush(workflow)
 
 
-def _performance(workflow: Workflow, execution: StepExecution, verdict: Proceed, token: UUID) -> Performance:
+def _claimed_execution(
+    workflow: Workflow, execution: StepExecution, verdict: Proceed, token: UUID
+) -> ClaimedExecution:
     """Give the body an instance of its own: what was set on this one must not reach it."""
     row = row_of(workflow)
     fresh = type(workflow).from_db(workflow._state.db, list(row), list(row.values()))
@@ -357,4 +357,4 @@ def _performance(workflow: Workflow, execution: StepExecution, verdict: Proceed,
     if "hero" in cached:
         # The look-up that the preconditions made; the row was locked a moment ago.
         fresh._state.fields_cache["hero"] = cached["hero"]
-    return Performance(fresh, execution, verdict.definition, token, error=verdict.error, row=row)
+    return ClaimedExecution(fresh, execution, verdict.definition, token, error=verdict.error, row=row)

@@ -13,7 +13,7 @@ from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE, Decision, ErrorRecord, decide_crash
 from geneva_drive.events import Pending
-from geneva_drive.execution.perform import Performance
+from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.lifecycle import dispatch, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import alias_of, in_transaction, lock_execution, lock_workflow
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
 
     from geneva_drive.execution.heartbeat import Heartbeat
 
-__all__ = ["give_back", "recover_one", "recover_own"]
+__all__ = ["release", "recover_one", "recover_own"]
 
 
-def give_back(performance: Performance) -> bool:
+def release(claimed: ClaimedExecution) -> bool:
     """Return an execution that was claimed and not begun; fenced by its token, and no crash counted."""
-    using = alias_of(performance.execution)
+    using = alias_of(claimed.execution)
 
     def work() -> bool:
-        workflow = lock_workflow(Workflow, performance.workflow_pk, using)
-        execution = lock_execution(workflow, performance.execution.pk) if workflow is not None else None
+        workflow = lock_workflow(Workflow, claimed.workflow_pk, using)
+        execution = lock_execution(workflow, claimed.execution.pk) if workflow is not None else None
         if workflow is None or execution is None or execution.state != ExecutionState.IN_PROGRESS:
             return False
-        if execution.attempt_token != performance.token:
+        if execution.attempt_token != claimed.token:
             return False
-        return _take_back(workflow, execution, clock.now(using))
+        return _release_locked(workflow, execution, clock.now(using))
 
     return in_transaction(using, work)
 
 
-def _take_back(workflow: Workflow, execution: StepExecution, now: datetime) -> bool:
+def _release_locked(workflow: Workflow, execution: StepExecution, now: datetime) -> bool:
     """Put a locked execution whose body was not begun back to scheduled, honouring what was asked for."""
     pending = Pending()
     if workflow.state != WorkflowState.PERFORMING:
         apply_decision(workflow, execution, CANCELED_MEANWHILE, now=now, pending=pending)
     else:
         stop = workflow.pause_requested_at is not None
-        transitions.unbegin(workflow, execution, now=now, pending=pending)
+        transitions.release(workflow, execution, now=now, pending=pending)
         if stop:
-            transitions.hold(execution)
+            transitions.put_on_hold(execution)
             transitions.move(
                 workflow, WorkflowState.PAUSED, now=now, next_step_name=execution.step_name, pending=pending
             )
@@ -83,20 +83,20 @@ def recover_own(heartbeat: Heartbeat) -> int:
     recovered = 0
     for pk, workflow_id, token in rows.values_list("pk", "workflow_id", "attempt_token"):
         # Looked at again for each: a body may have begun meanwhile.
-        if token not in heartbeat.held():
+        if token not in heartbeat.tracked():
             recovered += recover_one(
                 pk,
                 workflow_id,
                 token,
                 using=using,
                 why="no thread of its own process holds it",
-                still_dead=partial(_not_held, heartbeat, token),
+                still_dead=partial(_is_untracked, heartbeat, token),
             )
     return recovered
 
 
-def _not_held(heartbeat: Heartbeat, token: UUID | None) -> bool:
-    return token not in heartbeat.held()
+def _is_untracked(heartbeat: Heartbeat, token: UUID | None) -> bool:
+    return token not in heartbeat.tracked()
 
 
 def recover_one(
@@ -168,6 +168,6 @@ def _decide(workflow: Workflow, execution: StepExecution, why: str, now: datetim
         crashes=execution.crashes,
         reattempts=execution.reattempts,
         limit=settings.MAX_CRASHES,
-        # Handed over in the commit that ended the step before: its body may never have begun.
-        counts=not execution.handed_over,
+        # HandOff over in the commit that ended the step before: its body may never have begun.
+        counts=not execution.handed_off,
     )

@@ -49,13 +49,15 @@ class Runner:
     #: Whether the limits that a resumable step sets itself count. For the testing kit.
     honours_limits: bool = True
 
-    def __init__(self, *, straight_on: bool | None = None) -> None:
-        self._straight_on = straight_on
+    def __init__(self, *, inline_continuation: bool | None = None) -> None:
+        self._inline_continuation = inline_continuation
 
-    def may_go_on(self, following: StepExecution, queue: str) -> bool:
+    def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
         """Whether the next step, due now, may run here and at once."""
-        straight_on = settings.STRAIGHT_ON if self._straight_on is None else self._straight_on
-        return straight_on and following.queue == queue
+        inline_continuation = (
+            settings.INLINE_CONTINUATION if self._inline_continuation is None else self._inline_continuation
+        )
+        return inline_continuation and following.queue == queue
 
     def may_begin(self) -> bool:
         """Whether a body may be begun: not by a process that missed its lease."""
@@ -70,8 +72,8 @@ class Runner:
         if Runner.at_failpoint is not None:
             Runner.at_failpoint(name)
 
-    def hold(self, token: UUID) -> None:
+    def track(self, token: UUID) -> None:
         """Note that a thread of this process holds the execution with this token."""
 
-    def let_go(self, token: UUID) -> None:
+    def untrack(self, token: UUID) -> None:
         """Note that no thread holds it any more."""

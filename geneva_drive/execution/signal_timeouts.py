@@ -73,7 +73,7 @@ def timed_out(workflow: Workflow, execution: StepExecution, definition: StepDefi
 
 
 def expire_due(using: str, *, most: int = 1000) -> int:
-    """Deal with parked executions whose deadline has passed; return how many were moved.
+    """Deal with waiting executions whose deadline has passed; return how many were moved.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _due(using: str) -> Iterator[tuple[Any, Any]]:
     now = clock.now(using)
     grace_over = now - settings.UNDEFINED_STEP_GRACE
     rows = StepExecution.objects.using(using).filter(
-        state=ExecutionState.WAITING, held=False, wait_deadline__lte=now
+        state=ExecutionState.WAITING, on_hold=False, wait_deadline__lte=now
     )
     last: tuple[Any, Any] | None = None
     while True:

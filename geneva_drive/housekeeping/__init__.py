@@ -12,7 +12,7 @@ from geneva_drive.housekeeping.dead_processes import recover
 from geneva_drive.housekeeping.queues import buckets
 from geneva_drive.housekeeping.redispatch import feed, forget_dispatched, redispatch
 from geneva_drive.housekeeping.retention import clean_up
-from geneva_drive.housekeeping.waiting_steps import wake_parked
+from geneva_drive.housekeeping.waiting_steps import wake_waiting
 from geneva_drive.models.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def housekeep(using: str | None = None, *, progress: Callable[[Counts], None] | 
     recover(alias, counts)
     feed(alias, counts)
     redispatch(alias, counts)
-    counts.woken += wake_parked(alias)
+    counts.woken += wake_waiting(alias)
     counts.expired += expire_due(alias)
     clean_up(alias, counts, progress=progress)
     return counts

@@ -41,8 +41,8 @@ def feed(using: str, counts: Counts | None = None) -> Counts:
     if not dispatcher.remembers:
         return counts  # every claim looks at the tables themselves
     now = clock.now(using)
-    reach = dispatcher.reach()
-    rows = StepExecution.objects.using(using).filter(state=ExecutionState.SCHEDULED, held=False)
+    reach = dispatcher.lookahead()
+    rows = StepExecution.objects.using(using).filter(state=ExecutionState.SCHEDULED, on_hold=False)
     if reach is not None:
         rows = rows.filter(scheduled_for__lte=clock.local(now + reach))
     rows = rows.filter(dispatched_at__isnull=True, created_at__lt=clock.local(now - _OWN_TIME))

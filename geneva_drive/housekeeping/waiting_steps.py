@@ -1,6 +1,6 @@
-"""Parked executions that the code has moved away from.
+"""Waiting executions that the code has moved away from.
 
-A sender meets what is parked by what the step waits for at that moment. When a deploy changes that, no sender
+A sender meets what is waiting by what the step waits for at that moment. When a deploy changes that, no sender
 comes by again: whoever keeps house looks.
 """
 
@@ -24,7 +24,7 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import UNCONSUMED, ExecutionState, WorkflowState
 
-__all__ = ["wake_parked"]
+__all__ = ["wake_waiting"]
 
 
 logger = logging.getLogger("geneva_drive.signal")
@@ -32,21 +32,21 @@ logger = logging.getLogger("geneva_drive.signal")
 _PAGE = 500
 
 
-def wake_parked(using: str) -> int:
-    """Move parked executions that no signal would wake any more; return how many.
+def wake_waiting(using: str) -> int:
+    """Move waiting executions that no signal would wake any more; return how many.
 
     Their step became a gravestone or waits no more, or what it waits for is there already: sent by code that
-    knew another ``wait_for``, or while that could not be judged. Parked ones of paused workflows meet their
+    knew another ``wait_for``, or while that could not be judged. Waiting ones of paused workflows meet their
     signals on resume.
     """
     woken = 0
-    parked = StepExecution.objects.using(using).filter(state=ExecutionState.WAITING, held=False)
-    for label, step_name in parked.order_by().values_list("workflow__type", "step_name").distinct():
+    waiting = StepExecution.objects.using(using).filter(state=ExecutionState.WAITING, on_hold=False)
+    for label, step_name in waiting.order_by().values_list("workflow__type", "step_name").distinct():
         cls = registry.get(label)
         definition = cls.steps.resolve(step_name) if cls is not None else None
         if definition is None:
             continue  # Code that knows it decides better.
-        rows = parked.filter(workflow__type=label, step_name=step_name)
+        rows = waiting.filter(workflow__type=label, step_name=step_name)
         if not definition.removed and definition.wait_for is not None:
             unconsumed = Signal.objects.filter(workflow=OuterRef("workflow"), state__in=UNCONSUMED)
             name = name_to_look_for(definition.wait_for)
@@ -87,5 +87,5 @@ def _wake_one(using: str, pk: Any, workflow_id: Any) -> bool:
     except Exception:
         # One row stops no others.
         extra = about(workflow_id=workflow_id, execution_id=pk)
-        logger.exception("The parked execution %s could not be looked at.", pk, extra=extra)
+        logger.exception("The waiting execution %s could not be looked at.", pk, extra=extra)
         return False

@@ -39,7 +39,7 @@ POSSIBLE: dict[str, tuple[WorkflowState, ...]] = {
     "skip": (WorkflowState.READY, WorkflowState.PAUSED),
     "cancel": ONGOING,
     "signal": ONGOING,
-    # If its step is scheduled, and not parked.
+    # If its step is scheduled, and not waiting.
     "reschedule": (WorkflowState.READY, WorkflowState.PAUSED),
 }
 """The states in which a control may have something to do."""

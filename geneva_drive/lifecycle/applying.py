@@ -82,7 +82,7 @@ def apply_decision(
         following = _following(workflow, execution, decision)
     if following is not None:
         try:
-            built = _build(workflow, execution, following, decision, now=now, held=stop)
+            built = _build(workflow, execution, following, decision, now=now, on_hold=stop)
         except Exception as error:
             # Options that were written by hand, or by other code. The step that ended must be recorded all
             # the same, and what cannot be scheduled must not stop others.
@@ -130,7 +130,7 @@ def _build(
     decision: Decision,
     *,
     now: datetime,
-    held: bool,
+    on_hold: bool,
 ) -> StepExecution:
     repeats = decision.then is Then.SAME
     # Counts belong to a step under whatever name; past a gravestone another one follows.
@@ -142,7 +142,7 @@ def _build(
         wait=decision.wait if repeats else None,
         crashes=decision.crashes if same else 0,
         reattempts=decision.reattempts if same else 0,
-        held=held,
+        on_hold=on_hold,
         # Another attempt at the same step sees the same signal.
         signal_id=execution.signal_id if same else None,
         continues=execution if _goes_on_from(execution, following, decision) else None,

@@ -86,7 +86,7 @@ def control(
         if locked is None:
             raise InvalidStateError(f"Workflow {workflow.pk} is gone; it cannot be changed.")
         now = clock.now(using)
-        before = _picture(locked)
+        before = _snapshot(locked)
         execution = act(locked, now, pending)
         transitions.flush(locked)
         locked.operator_actions.db_manager(using).create(
@@ -94,7 +94,7 @@ def control(
             actor=_actor(by),
             reason=reason,
             before=before,
-            after={**_picture(locked), **details},
+            after={**_snapshot(locked), **details},
             created_at=clock.local(now),
         )
         if execution is not None:
@@ -115,11 +115,11 @@ def _copy(source: Workflow, target: Workflow) -> None:
         setattr(target, name, getattr(source, name))
 
 
-def _picture(workflow: Workflow) -> dict[str, Any]:
-    picture: dict[str, Any] = {"state": str(workflow.state), "next_step": workflow.next_step_name}
+def _snapshot(workflow: Workflow) -> dict[str, Any]:
+    snapshot: dict[str, Any] = {"state": str(workflow.state), "next_step": workflow.next_step_name}
     if workflow.pause_requested_at is not None:
-        picture["pause_requested"] = True
-    return picture
+        snapshot["pause_requested"] = True
+    return snapshot
 
 
 def _actor(by: AbstractBaseUser | str | None) -> str:
@@ -172,7 +172,7 @@ def pause(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str)
             return
         execution = lock_active_execution(locked)
         if execution is not None:
-            transitions.hold(execution)
+            transitions.put_on_hold(execution)
             transitions.flush(execution)
         transitions.move(
             locked, WorkflowState.PAUSED, now=now, next_step_name=locked.next_step_name, pending=pending
@@ -188,7 +188,7 @@ def mark_in_flight(locked: Workflow, *, stop: bool) -> None:
     """
     execution = lock_active_execution(locked)
     if execution is not None:
-        (transitions.hold if stop else transitions.unhold)(execution)
+        (transitions.put_on_hold if stop else transitions.clear_hold)(execution)
         transitions.flush(execution)
 
 
@@ -201,7 +201,7 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
         execution = lock_active_execution(locked)
         pointed_at = allowed.resume(locked, execution)
         if execution is not None:
-            transitions.release(execution)
+            transitions.take_off_hold(execution)
             transitions.flush(execution)
             transitions.move(
                 locked, WorkflowState.READY, now=now, next_step_name=execution.step_name, pending=pending
@@ -272,7 +272,7 @@ def cancel(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
         execution = lock_active_execution(locked)
         if execution is not None and execution.state == ExecutionState.IN_PROGRESS:
             # One in flight keeps its row until its body ends: whoever runs it closes it as canceled.
-            transitions.hold(execution)
+            transitions.put_on_hold(execution)
             transitions.flush(execution)
         elif execution is not None:
             transitions.end(execution, CANCELED_MEANWHILE, now=now)

@@ -41,7 +41,7 @@ logger = logging.getLogger("geneva_drive.dispatch")
 class _Dispatcher(Protocol):
     remembers: bool
 
-    def reach(self) -> timedelta | None: ...
+    def lookahead(self) -> timedelta | None: ...
 
     def enqueues_inside(self, using: str) -> bool: ...
 
@@ -93,7 +93,7 @@ setting_changed.connect(_forget)
 
 def send(execution: StepExecution) -> None:
     """Dispatch a scheduled execution with the commit that writes it; never when that rolls back."""
-    if execution.held or execution.state != ExecutionState.SCHEDULED:
+    if execution.on_hold or execution.state != ExecutionState.SCHEDULED:
         return
     using = alias_of(execution)
     if connections[using].in_atomic_block and enqueues_inside(using):
@@ -120,7 +120,7 @@ def dispatch(execution: StepExecution) -> bool:
         dispatcher = configured_dispatcher()
         now = clock.now(using)
         scheduled_for = clock.utc(execution.scheduled_for)
-        reach = dispatcher.reach()
+        reach = dispatcher.lookahead()
         if reach is not None and scheduled_for > now + reach:
             return False
         options = {
@@ -156,7 +156,7 @@ def dispatch_forgotten(execution: StepExecution, before: datetime) -> bool | Non
     using = alias_of(execution)
     row = type(execution)._base_manager.using(using).filter(pk=execution.pk)
     forgotten = Q(dispatched_at__isnull=True) | Q(dispatched_at__lt=clock.local(before))
-    scheduled = row.filter(forgotten, state=ExecutionState.SCHEDULED, held=False)
+    scheduled = row.filter(forgotten, state=ExecutionState.SCHEDULED, on_hold=False)
     if not scheduled.update(dispatched_at=clock.local(clock.now(using))):
         return None
     if dispatch(execution):

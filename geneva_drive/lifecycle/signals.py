@@ -1,6 +1,6 @@
 """Signals: send, attach, wake, settle. All of it under the workflow's lock.
 
-A sender writes its signal and, if the workflow stands parked for it, attaches it and schedules the execution. A
+A sender writes its signal and, if the workflow stands waiting for it, attaches it and schedules the execution. A
 gate looks for a signal and, if there is none, parks. Both hold the workflow's lock while they do, so whichever
 comes second sees what the first one did, and the order of arrival never matters.
 """
@@ -182,13 +182,13 @@ def _look_from_outside(workflow: Workflow, name: str, key: str | None, using: st
 
 
 def _wake_by(workflow: Workflow, signal: Signal, now: datetime) -> None:
-    """Schedule the parked execution if the signal is one that it waits for, or if only its gate can tell."""
+    """Schedule the waiting execution if the signal is one that it waits for, or if only its gate can tell."""
     execution = lock_active_execution(workflow)
     if (
         execution is None
         or execution.state != ExecutionState.WAITING
         or workflow.state != WorkflowState.READY
-        or execution.held
+        or execution.on_hold
     ):
         return
     definition = workflow.steps.resolve(execution.step_name) if type(workflow)._geneva.is_startable else None
@@ -230,7 +230,7 @@ def find(workflow: Workflow, matcher: Matcher) -> Signal | None:
 
 
 def revisit(workflow: Workflow, execution: StepExecution, *, now: datetime, pending: Pending) -> bool:
-    """Let a parked execution meet what its step is by now, and the signals that are there.
+    """Let a waiting execution meet what its step is by now, and the signals that are there.
 
     A gravestone is passed over; a step that waits no more, or whose signal is there, is scheduled for now.
     Both rows are locked, and the execution is written; the workflow is not.
@@ -238,7 +238,7 @@ def revisit(workflow: Workflow, execution: StepExecution, *, now: datetime, pend
     Returns
     -------
     bool
-        False when it is left parked: nothing of that is so, or this code does not know the step.
+        False when it is left waiting: nothing of that is so, or this code does not know the step.
     """
     definition = workflow.steps.resolve(execution.step_name) if type(workflow)._geneva.is_startable else None
     if definition is None:

@@ -35,16 +35,16 @@ __all__ = [
     "end",
     "finalized",
     "note_error",
-    "unbegin",
-    "defer",
-    "hold",
-    "note_unknown",
     "release",
+    "defer",
+    "put_on_hold",
+    "note_unknown",
+    "take_off_hold",
     "reschedule",
-    "unhold",
+    "clear_hold",
     "attach",
     "consume",
-    "park",
+    "wait",
     "wake",
 ]
 
@@ -128,7 +128,7 @@ def begin(
     now: datetime,
     process: UUID | None,
     token: UUID,
-    handed_over: bool = False,
+    handed_off: bool = False,
     pending: Pending,
 ) -> None:
     """Mark a scheduled execution as in progress, and its workflow as performing it."""
@@ -139,7 +139,7 @@ def begin(
         started_at=moment,
         process_id=process,
         attempt_token=token,
-        handed_over=handed_over,
+        handed_off=handed_off,
     )
     if execution.deferred_since is not None:
         # What kept it from running is over.
@@ -158,7 +158,7 @@ def begin(
     pending.add(workflow_transitioned, workflow, before=before, after=str(WorkflowState.PERFORMING))
 
 
-def unbegin(workflow: Workflow, execution: StepExecution, *, now: datetime, pending: Pending) -> None:
+def release(workflow: Workflow, execution: StepExecution, *, now: datetime, pending: Pending) -> None:
     """Give back an execution that was claimed and whose body was not begun."""
     change(
         execution,
@@ -166,7 +166,7 @@ def unbegin(workflow: Workflow, execution: StepExecution, *, now: datetime, pend
         started_at=None,
         process_id=None,
         attempt_token=None,
-        handed_over=False,
+        handed_off=False,
         dispatched_at=None,
     )
     before = str(workflow.state)
@@ -181,7 +181,7 @@ def end(execution: StepExecution, decision: Decision, *, now: datetime) -> None:
         "state": decision.state,
         "outcome": decision.outcome,
         "finished_at": moment,
-        "held": False,
+        "on_hold": False,
     }
     if decision.error is not None:
         changes |= _error_columns(decision.error)
@@ -211,20 +211,20 @@ def finalized(
     pending.add(execution_finalized, workflow, execution=execution, fenced=fenced)
 
 
-def hold(execution: StepExecution) -> None:
+def put_on_hold(execution: StepExecution) -> None:
     """Take a scheduled or waiting execution of a paused workflow out of the scans' sight.
 
     On one in progress it is the mark that a pause or cancel waits for it: its next checkpoint stops there.
     """
-    change(execution, held=True)
+    change(execution, on_hold=True)
 
 
-def unhold(execution: StepExecution) -> None:
+def clear_hold(execution: StepExecution) -> None:
     """Take back the mark on an execution in progress."""
-    change(execution, held=False)
+    change(execution, on_hold=False)
 
 
-def release(execution: StepExecution) -> None:
+def take_off_hold(execution: StepExecution) -> None:
     """Put a held execution back, to be dispatched again: at its time, or at once when that has passed.
 
     A deferral begins anew, so that a second deploy gets its grace; so do the counts of crashes and of
@@ -232,7 +232,7 @@ def release(execution: StepExecution) -> None:
     """
     if execution.deferred_since is not None:
         change(execution, **NO_ERROR)
-    change(execution, held=False, deferred_since=None, dispatched_at=None, crashes=0)
+    change(execution, on_hold=False, deferred_since=None, dispatched_at=None, crashes=0)
     if execution.reattempts:
         change(execution, metadata={**execution.metadata, "reattempts": 0})
 
@@ -258,10 +258,10 @@ def note_unknown(execution: StepExecution, *, now: datetime) -> None:
     change(execution, deferred_since=clock.local(now))
 
 
-def park(workflow: Workflow, execution: StepExecution, *, now: datetime, timeout: timedelta | None) -> None:
+def wait(workflow: Workflow, execution: StepExecution, *, now: datetime, timeout: timedelta | None) -> None:
     """Let an execution wait for a signal: no job, no process.
 
-    One that was parked before, and woken in vain, has waited all the time: its deadline stays.
+    One that was waiting before, and woken in vain, has waited all the time: its deadline stays.
     """
     changes: dict[str, Any] = {"state": ExecutionState.WAITING, "deferred_since": None, "dispatched_at": None}
     if execution.waiting_since is None:
@@ -272,14 +272,14 @@ def park(workflow: Workflow, execution: StepExecution, *, now: datetime, timeout
 
 
 def wake(execution: StepExecution, *, now: datetime) -> None:
-    """Schedule a parked execution for now; its gate decides again, unless it has its signal already."""
+    """Schedule a waiting execution for now; its gate decides again, unless it has its signal already."""
     change(
         execution,
         state=ExecutionState.SCHEDULED,
         scheduled_for=clock.local(now),
         dispatched_at=None,
         deferred_since=None,
-        held=False,
+        on_hold=False,
     )
 
 

@@ -159,7 +159,7 @@ def add_filters(parser: CommandParser) -> None:
         const=timedelta(0),
         type=duration,
         metavar="DURATION",
-        help="Parked for a signal, for longer than DURATION if given.",
+        help="Waiting for a signal, for longer than DURATION if given.",
     )
     group.add_argument(
         "--created", type=duration, metavar="DURATION", help="Started within the last DURATION."
@@ -171,7 +171,7 @@ def add_filters(parser: CommandParser) -> None:
         help="Finished, canceled or paused within the last DURATION.",
     )
     group.add_argument(
-        "--stranded", action="store_true", help="At a step or of a class that this code lacks."
+        "--undeclared", action="store_true", help="At a step or of a class that this code lacks."
     )
 
 
@@ -192,7 +192,7 @@ def selection_of(options: dict[str, Any], using: str) -> Selection:
         waiting_longer=options["waiting"],
         created_after=since(options["created"]),
         moved_after=since(options["moved"]),
-        stranded=options["stranded"],
+        undeclared=options["undeclared"],
     )
 
 

@@ -13,7 +13,7 @@ from geneva_drive import clock
 from geneva_drive.events import step_performed
 from geneva_drive.models.hero import hero_label
 from geneva_drive.reports.explain import explain
-from geneva_drive.reports.history import Chain, StepLine, Story, chains, duration_of
+from geneva_drive.reports.history import Chain, Timeline, TimelineStep, chains, duration_of
 from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
@@ -98,10 +98,10 @@ class _Screen(Protocol):
     ) -> None: ...
 
 
-def show(story: Story, signals: list[Signal], stdout: Any, *, errors: bool) -> None:
-    """Write the story; with ``errors``, whole messages and tracebacks."""
+def show(timeline: Timeline, signals: list[Signal], stdout: Any, *, errors: bool) -> None:
+    """Write the timeline; with ``errors``, whole messages and tracebacks."""
     screen = _screen(stdout)
-    workflow, now = story.workflow, clock.now(story.workflow._state.db)
+    workflow, now = timeline.workflow, clock.now(timeline.workflow._state.db)
     hero = hero_label(workflow)
     screen.heading(f"{workflow.type} {workflow.pk}" + (f" for {hero}" if hero else ""))
     screen.line(
@@ -109,17 +109,17 @@ def show(story: Story, signals: list[Signal], stdout: Any, *, errors: bool) -> N
     )
     screen.line(explain(workflow))
     screen.heading("Steps")
-    for line in story.steps:
+    for line in timeline.steps:
         screen.line(f"  {_MARKS[line.status]} {_step(line)}", _style(line.status))
-    screen.heading("Attempts" if story.attempts else "No attempt yet")
-    if story.attempts:
-        found = chains(story.attempts)
+    screen.heading("Attempts" if timeline.attempts else "No attempt yet")
+    if timeline.attempts:
+        found = chains(timeline.attempts)
         screen.table(
             ("step", "outcome", "when", "took", "progress"),
             [_attempt(chain, now) for chain in found],
             [_style(chain.last.outcome or chain.last.state) for chain in found],
         )
-    _errors(story, screen, whole=errors)
+    _errors(timeline, screen, whole=errors)
     if signals:
         screen.heading("Signals")
         received = [
@@ -127,17 +127,17 @@ def show(story: Story, signals: list[Signal], stdout: Any, *, errors: bool) -> N
             for each in signals
         ]
         screen.table(("name", "key", "state", "received"), received, [""] * len(received))
-    if story.actions:
+    if timeline.actions:
         screen.heading("Done by hand")
         rows = [
             (ago(clock.utc(each.created_at), now), _done(each), each.actor or "somebody", each.reason)
-            for each in story.actions
+            for each in timeline.actions
         ]
         screen.table(("when", "what", "who", "reason"), rows, [""] * len(rows))
 
 
-def _errors(story: Story, screen: _Screen, *, whole: bool) -> None:
-    failed = [each for each in story.attempts if each.error_class]
+def _errors(timeline: Timeline, screen: _Screen, *, whole: bool) -> None:
+    failed = [each for each in timeline.attempts if each.error_class]
     if not failed:
         return
     screen.heading("Errors")
@@ -165,7 +165,7 @@ def _style(word: Any) -> str:
     return _STYLES.get(str(word), "")
 
 
-def _step(line: StepLine) -> str:
+def _step(line: TimelineStep) -> str:
     notes = [] if line.status in ("done", "to come") else [line.status]
     if line.former_name:
         notes.append(f"formerly {line.former_name}")

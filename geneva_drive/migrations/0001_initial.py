@@ -6,6 +6,7 @@ import django.db.models.deletion
 from django.db import migrations, models
 
 import geneva_drive.models.fields
+import geneva_drive.models.step_execution
 import geneva_drive.models.verbs
 
 
@@ -123,6 +124,59 @@ class Migration(migrations.Migration):
             bases=(geneva_drive.models.verbs.Verbs, models.Model),
         ),
         migrations.CreateModel(
+            name="Signal",
+            fields=[
+                ("id", geneva_drive.models.fields.primary_key()),
+                ("name", geneva_drive.models.fields.IdentifierField(max_length=150)),
+                (
+                    "idempotency_key",
+                    geneva_drive.models.fields.IdentifierField(blank=True, max_length=255, null=True),
+                ),
+                (
+                    "state",
+                    geneva_drive.models.fields.IdentifierField(
+                        choices=[("pending", "pending"), ("claimed", "claimed"), ("consumed", "consumed")],
+                        default="pending",
+                        max_length=20,
+                    ),
+                ),
+                ("payload", geneva_drive.models.fields.JSONColumn(blank=True, null=True)),
+                ("claimed_count", models.IntegerField(db_default=0, default=0)),
+                ("consumed_count", models.IntegerField(db_default=0, default=0)),
+                ("created_at", geneva_drive.models.fields.UTCDateTimeField()),
+                (
+                    "claimed_at",
+                    geneva_drive.models.fields.UTCDateTimeField(
+                        blank=True, help_text="When a step last got it.", null=True
+                    ),
+                ),
+                ("consumed_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
+                (
+                    "workflow",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="signals",
+                        to="geneva_drive.workflow",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "signal",
+                "verbose_name_plural": "signals",
+                "indexes": [
+                    models.Index(
+                        fields=["state", "workflow", "name", "created_at"], name="geneva_signal_unconsumed"
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workflow", "name", "idempotency_key"), name="geneva_one_signal_per_key"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="StepExecution",
             fields=[
                 ("id", geneva_drive.models.fields.primary_key()),
@@ -164,11 +218,11 @@ class Migration(migrations.Migration):
                 ("queue", geneva_drive.models.fields.IdentifierField(max_length=100)),
                 ("priority", models.IntegerField(db_default=0, default=0, help_text="Lower runs first.")),
                 ("scheduled_for", geneva_drive.models.fields.UTCDateTimeField()),
-                ("held", models.BooleanField(db_default=False, default=False)),
+                ("on_hold", models.BooleanField(db_default=False, default=False)),
                 ("started_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
                 ("finished_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
                 ("attempt_token", models.UUIDField(blank=True, null=True)),
-                ("handed_over", models.BooleanField(db_default=False, default=False)),
+                ("handed_off", models.BooleanField(db_default=False, default=False)),
                 ("job_id", models.CharField(blank=True, max_length=255, null=True)),
                 ("dispatched_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
                 ("error_class", models.CharField(blank=True, max_length=255, null=True)),
@@ -213,6 +267,18 @@ class Migration(migrations.Migration):
                         on_delete=django.db.models.deletion.DO_NOTHING,
                         related_name="executions",
                         to="geneva_drive.process",
+                    ),
+                ),
+                (
+                    "signal",
+                    models.ForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="executions",
+                        to="geneva_drive.signal",
                     ),
                 ),
                 (
@@ -272,7 +338,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="stepexecution",
             index=models.Index(
-                fields=["state", "held", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
+                fields=["state", "on_hold", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
             ),
         ),
         migrations.AddIndex(
@@ -283,6 +349,26 @@ class Migration(migrations.Migration):
             model_name="stepexecution",
             constraint=models.UniqueConstraint(
                 fields=("active_workflow",), name="geneva_one_active_execution"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="stepexecution",
+            index=models.Index(fields=["state", "on_hold", "wait_deadline"], name="geneva_execution_timeout"),
+        ),
+        migrations.AddIndex(
+            model_name="workflow",
+            index=models.Index(fields=["created_at"], name="geneva_workflow_created"),
+        ),
+        migrations.AddIndex(
+            model_name="stepexecution",
+            index=geneva_drive.models.step_execution.NotNullIndex(
+                fields=["error_class"], name="geneva_execution_error"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="stepexecution",
+            index=geneva_drive.models.step_execution.NotNullIndex(
+                fields=["waiting_since"], name="geneva_execution_waiting"
             ),
         ),
     ]

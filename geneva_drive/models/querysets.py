@@ -120,7 +120,7 @@ class StepExecutionQuerySet(RecordQuerySet[_E_co]):
 
     def free(self) -> Self:
         """What is scheduled and not held by a paused workflow, now or later."""
-        # Not ``held=False``: Django writes that as NOT held, by which SQLite enters no index.
+        # Not ``on_hold=False``: Django writes that as NOT held, by which SQLite enters no index.
         return self.filter(state=ExecutionState.SCHEDULED, held__in=(False,))
 
     def due(self, now: datetime) -> Self:

@@ -58,7 +58,7 @@ class StepExecution(models.Model):
     scheduled_for = UTCDateTimeField()
     # Set while the workflow is paused, so that the claim's index range holds only what may run; in progress,
     # while a pause or cancel waits for its end, which a resumable step meets at its next checkpoint.
-    held = models.BooleanField(default=False, db_default=False)
+    on_hold = models.BooleanField(default=False, db_default=False)
     started_at = UTCDateTimeField(null=True, blank=True)
     finished_at = UTCDateTimeField(null=True, blank=True)
     # No constraint and nothing on delete: finished rows keep the id of a process long gone.
@@ -74,7 +74,7 @@ class StepExecution(models.Model):
     attempt_token = models.UUIDField(null=True, blank=True)
     # Created already claimed by the process that ended the step before: when that process dies, nobody
     # knows whether this body was begun, and its crash does not count against the step.
-    handed_over = models.BooleanField(default=False, db_default=False)
+    handed_off = models.BooleanField(default=False, db_default=False)
     job_id = models.CharField(max_length=255, null=True, blank=True)
     dispatched_at = UTCDateTimeField(null=True, blank=True)
     error_class = models.CharField(max_length=255, null=True, blank=True)
@@ -124,15 +124,15 @@ class StepExecution(models.Model):
         indexes = [
             # The worker: what is due on this queue at this priority?
             models.Index(
-                fields=["state", "held", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
+                fields=["state", "on_hold", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
             ),
-            # Timeouts: whose deadline has passed? Housekeeping: what is parked?
-            models.Index(fields=["state", "held", "wait_deadline"], name="geneva_execution_timeout"),
+            # Timeouts: whose deadline has passed? Housekeeping: what is waiting?
+            models.Index(fields=["state", "on_hold", "wait_deadline"], name="geneva_execution_timeout"),
             # Recovery: what does this process (or none) have in hand, and since when?
             models.Index(fields=["state", "process", "started_at"], name="geneva_execution_in_hand"),
-            # Lists: what failed with this error? What is parked for too long?
+            # Lists: what failed with this error? What is waiting for too long?
             NotNullIndex(fields=["error_class"], name="geneva_execution_error"),
-            NotNullIndex(fields=["waiting_since"], name="geneva_execution_parked"),
+            NotNullIndex(fields=["waiting_since"], name="geneva_execution_waiting"),
         ]
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-__all__ = ["Finding", "MODELS", "missing_tables", "tables", "failures", "rows", "stranded", "examine"]
+__all__ = ["Finding", "MODELS", "missing_tables", "tables", "failures", "rows", "undeclared", "examine"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Finding:
     level: str
     subject: str
     message: str
-    remedy: str = ""
+    hint: str = ""
 
 
 MODELS = (Workflow, StepExecution, Signal, Process, OperatorAction)
@@ -139,9 +139,9 @@ def rows(alias: str) -> Iterator[Finding]:
         yield Finding("ok", "rows", f"Nothing is overdue by more than {limit}, and nothing is stuck.")
 
 
-def stranded(alias: str) -> Iterator[Finding]:
-    """Workflows at steps and of classes that this code does not declare: those of ``geneva_list --stranded``."""
-    found = Selection(stranded=True).apply(Workflow.objects.using(alias), alias)
+def undeclared(alias: str) -> Iterator[Finding]:
+    """Workflows at steps and of classes that this code does not declare: those of ``geneva_list --undeclared``."""
+    found = Selection(undeclared=True).apply(Workflow.objects.using(alias), alias)
     counts: dict[tuple[str, str | None], dict[str, int]] = {}
     by_place: Any = found.order_by().values_list("type", "next_step_name", "state").annotate(Count("pk"))
     for label, step, state, count in by_place:
@@ -154,15 +154,15 @@ def stranded(alias: str) -> Iterator[Finding]:
         if step is None:
             yield Finding(
                 "warning",
-                "stranded",
+                "undeclared",
                 f"{total} workflows are of the class {label}, which this code does not declare ({told}).",
                 "Declare it again, name it in the former_types of the class that took its place, or cancel them: "
-                f"geneva_cancel --type {label} --stranded.",
+                f"geneva_cancel --type {label} --undeclared.",
             )
             continue
         yield Finding(
             "warning",
-            "stranded",
+            "undeclared",
             f"{total} workflows stand at the step {step!r} of {label}, which this code does not declare ({told}).",
             f"Leave a gravestone, {step} = removed_step(), or name the step that took its place: "
             f'formerly=["{step}"]. Or take them on at another step: first geneva_pause those that are ready, then '
@@ -218,7 +218,7 @@ def examine(using: str | None = None) -> list[Finding]:
         _processes,
         _clock,
         rows,
-        stranded,
+        undeclared,
         failures,
     ):
         findings += _guarded(look, alias)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from geneva_drive.models.records import OperatorAction
     from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["by_whom", "error_in_a_line", "moment", "with_reason", "in_progress", "rerun", "explain"]
+__all__ = ["by_whom", "error_in_a_line", "moment", "with_reason", "in_progress", "retried", "explain"]
 
 
 _LONGEST_ERROR = 300
@@ -128,7 +128,7 @@ def _in_process(process: Process, *, pausing: bool, by_somebody: bool, now: date
     )
 
 
-def rerun(execution: StepExecution, ended: StepExecution | None) -> str | None:
+def retried(execution: StepExecution, ended: StepExecution | None) -> str | None:
     """Return a sentence about the attempt before if a crash ended it. ``ended``: the latest that has ended."""
     if ended is None or ended.outcome != Outcome.RECOVERED:
         return None
@@ -277,7 +277,7 @@ class _Explanation:
         if definition is None or definition.wait_for is None:
             return (
                 _(
-                    "Its step '%(step)s' is parked since %(since)s for a signal that this code does not wait for "
+                    "Its step '%(step)s' is waiting since %(since)s for a signal that this code does not wait for "
                     "any more: housekeeping moves it on."
                 )
                 % words
@@ -320,7 +320,7 @@ class _Explanation:
         asked = self._action("pause") if pausing else None
         sentence = in_progress(execution, asked, pausing=pausing, now=self.now)
         # Asked only where the row says so: the first attempt is what nearly everybody sees.
-        before = rerun(execution, self._latest_ended()) if execution.crashes else None
+        before = retried(execution, self._latest_ended()) if execution.crashes else None
         return f"{sentence} {before}" if before else sentence
 
     # -- paused

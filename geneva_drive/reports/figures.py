@@ -32,7 +32,7 @@ class Figures:
     workflows
         By type and state. States without rows are left out.
     waiting
-        Executions that are parked for a signal.
+        Executions that are waiting for a signal.
     waiting_too_long
         Those of them that have been for longer than the setting ``WAITING_TOO_LONG``.
     overdue

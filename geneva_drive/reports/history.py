@@ -24,8 +24,8 @@ __all__ = [
     "history",
     "progress",
     "STATUSES",
-    "StepLine",
-    "Story",
+    "TimelineStep",
+    "Timeline",
     "duration_of",
     "tell",
 ]
@@ -158,7 +158,7 @@ STATUSES = ("done", "skipped", "failed", "canceled", "current", "to come", "grav
 
 
 @dataclass(frozen=True)
-class StepLine:
+class TimelineStep:
     """One step of the class, or one that rows name and the class does not.
 
     Attributes
@@ -178,7 +178,7 @@ class StepLine:
 
 
 @dataclass(frozen=True)
-class Story:
+class Timeline:
     """Steps in the order of the class, attempts and operators' actions in the order of time.
 
     Attributes
@@ -188,7 +188,7 @@ class Story:
     """
 
     workflow: Workflow
-    steps: list[StepLine]
+    steps: list[TimelineStep]
     attempts: list[StepExecution]
     actions: list[OperatorAction]
     is_cut: bool = False
@@ -200,18 +200,18 @@ class Story:
         return last if last is not None and last.is_active else None
 
 
-def tell(workflow: Workflow, *, most: int = 200) -> Story:
-    """Return the story of a workflow, of its latest ``most`` attempts and actions; two queries."""
+def tell(workflow: Workflow, *, most: int = 200) -> Timeline:
+    """Return the timeline of a workflow, of its latest ``most`` attempts and actions; two queries."""
     using = workflow._state.db
     rows = StepExecution.objects.using(using).filter(workflow_id=workflow.pk)
     attempts = list(rows.latest_first()[:most])[::-1]
     by_hand = OperatorAction.objects.using(using).filter(workflow_id=workflow.pk)
     actions = list(by_hand.latest_first()[:most])[::-1]
     is_cut = most in (len(attempts), len(actions))
-    return Story(workflow, _step_lines(workflow, attempts), attempts, actions, is_cut)
+    return Timeline(workflow, _timeline_steps(workflow, attempts), attempts, actions, is_cut)
 
 
-def _step_lines(workflow: Workflow, attempts: list[StepExecution]) -> list[StepLine]:
+def _timeline_steps(workflow: Workflow, attempts: list[StepExecution]) -> list[TimelineStep]:
     steps = type(workflow).steps
     by_step: dict[str, list[StepExecution]] = {}
     former: dict[str, str] = {}
@@ -230,7 +230,7 @@ def _step_lines(workflow: Workflow, attempts: list[StepExecution]) -> list[StepL
     if current is None and pointed is not None and pointed not in undeclared:
         undeclared.append(pointed)
     lines = [
-        StepLine(
+        TimelineStep(
             step.name,
             _status(by_step.get(step.name, []), is_current=step.name == current_name, removed=step.removed),
             former.get(step.name),
@@ -238,7 +238,7 @@ def _step_lines(workflow: Workflow, attempts: list[StepExecution]) -> list[StepL
         )
         for step in steps
     ]
-    lines += [StepLine(name, "not declared", None, by_step.get(name, [])) for name in undeclared]
+    lines += [TimelineStep(name, "not declared", None, by_step.get(name, [])) for name in undeclared]
     return lines
 
 

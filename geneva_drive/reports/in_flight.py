@@ -62,7 +62,7 @@ class Undeclared:
     Attributes
     ----------
     workflows
-        Ongoing workflows that would be stranded: they stand at the step, or are of the class.
+        Ongoing workflows that would be undeclared: they stand at the step, or are of the class.
     states
         The same by state of the workflow.
     """
@@ -75,7 +75,7 @@ class Undeclared:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A step and the workflows that stand parked there for a signal, paused ones among them.
+    """A step and the workflows that stand waiting there for a signal, paused ones among them.
 
     Attributes
     ----------

@@ -126,8 +126,8 @@ class Selection:
     overdue
         Ready, and due for longer than that.
     waiting_longer
-        Parked for a signal for longer than that.
-    stranded
+        Waiting for a signal for longer than that.
+    undeclared
         At a step or of a class that this code does not declare.
     created_after, created_before, moved_after
         Aware moments; "moved" is last finished, canceled or paused.
@@ -146,7 +146,7 @@ class Selection:
     queue: str | None = None
     overdue: timedelta | None = None
     waiting_longer: timedelta | None = None
-    stranded: bool = False
+    undeclared: bool = False
     created_after: datetime | None = None
     created_before: datetime | None = None
     moved_after: datetime | None = None
@@ -188,15 +188,15 @@ class Selection:
         if self.error:
             yield _with_error(using, self.error)
         if self.queue:
-            # Both values of "held", which comes before the queue in the index of what is due.
+            # Both values of "on_hold", which comes before the queue in the index of what is due.
             yield _executions(using, queue=self.queue, state__in=ACTIVE, held__in=(False, True))
         if self.overdue is not None:
             yield _overdue(using, now - self.overdue)
         if self.waiting_longer is not None:
             before = clock.local(now - self.waiting_longer)
             yield _executions(using, state=ExecutionState.WAITING, waiting_since__lte=before)
-        if self.stranded:
-            yield _stranded(using)
+        if self.undeclared:
+            yield _undeclared(using)
         if self.created_after is not None:
             yield Q(created_at__gte=clock.local(self.created_after))
         if self.created_before is not None:
@@ -223,7 +223,7 @@ def _overdue(using: str, before: datetime) -> Q:
     return Q(pk__in=rows.order_by().values("workflow_id"), state=WorkflowState.READY)
 
 
-def _stranded(using: str) -> Q:
+def _undeclared(using: str) -> Q:
     found = Q(type__in=[label for label in _types(using) if registry.get(label) is None])
     for cls in registry.all():
         names = [name for step in cls.steps for name in (step.name, *step.formerly)]

@@ -109,7 +109,7 @@ class _OneStep(Runner):
     """Runs one body and leaves what follows scheduled."""
 
     def __init__(self, *, interruptions: bool = True, most_iterations: int | None = None) -> None:
-        super().__init__(straight_on=False)
+        super().__init__(inline_continuation=False)
         self.honours_limits = interruptions
         self.most_iterations = most_iterations
 
@@ -266,7 +266,7 @@ def run_step(workflow: W, name: str, *, raise_errors: bool = True) -> W:
 
 def _scheduled(workflow: Workflow, using: str) -> StepExecution | None:
     rows = StepExecution.objects.using(using).filter(
-        workflow_id=workflow.pk, state=ExecutionState.SCHEDULED, held=False
+        workflow_id=workflow.pk, state=ExecutionState.SCHEDULED, on_hold=False
     )
     return rows.first()
 

@@ -65,7 +65,7 @@ def assert_cursor(workflow: Workflow, cursor: Any, *, iterations: int | None = N
 
 
 def assert_waiting_for(workflow: Workflow, name: str) -> StepExecution:
-    """Assert that the workflow stands parked for a signal; return its execution.
+    """Assert that the workflow stands waiting for a signal; return its execution.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from geneva_drive import clock
 from geneva_drive.events import Pending
 from geneva_drive.execution import prepare
 from geneva_drive.execution.fast_path import Candidate, begin_at_once
-from geneva_drive.execution.perform import Performance
+from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow, may_pass
@@ -28,7 +28,7 @@ from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 
-__all__ = ["Outlook", "claim", "is_anything_due"]
+__all__ = ["CandidateCache", "claim", "is_anything_due"]
 
 logger = logging.getLogger("geneva_drive.worker")
 
@@ -42,7 +42,7 @@ _ALONE_AFTER = 1.0
 """Seconds for which a worker looks anew each time, once another one was faster with what it had seen."""
 
 
-class Outlook:
+class CandidateCache:
     """What a worker has seen of what is due, for a moment: it claims hundreds of times a second.
 
     It would otherwise spend more on looking than on claiming. What it has seen is where to look, no more:
@@ -97,30 +97,30 @@ class Outlook:
         self._rest.clear()
 
 
-def claim(using: str, outlook: Outlook, limit: int, runner: Runner) -> Iterator[Performance]:
+def claim(using: str, candidates: CandidateCache, limit: int, runner: Runner) -> Iterator[ClaimedExecution]:
     """Claim up to ``limit`` executions that are due, the most urgent first.
 
     Each is committed when it is yielded: whatever goes wrong later, it is there to be run.
     """
-    found, remembered = outlook.buckets()
+    found, remembered = candidates.buckets()
     # Queues of one priority take turns: a long one must not keep the others waiting.
     found.sort(key=lambda bucket: (bucket[0], random.random()))
-    claimed = 0
+    count = 0
     for bucket in found:
-        for candidate in outlook.candidates(bucket, limit):
-            performance = _claim_one(candidate, runner, using)
-            if performance is None:
-                outlook.is_shared()
+        for candidate in candidates.candidates(bucket, limit):
+            claimed = _claim_one(candidate, runner, using)
+            if claimed is None:
+                candidates.is_shared()
                 continue
-            yield performance
-            claimed += 1
-            if claimed >= limit:
+            yield claimed
+            count += 1
+            if count >= limit:
                 return
     if not claimed:
-        outlook.forget()
+        candidates.forget()
         if remembered:
             # What woke the worker may lie on a queue that is new: nobody wakes it for that again.
-            yield from claim(using, outlook, limit, runner)
+            yield from claim(using, candidates, limit, runner)
 
 
 def is_anything_due(using: str, queues: list[str] | None) -> bool:
@@ -152,23 +152,23 @@ def _pages(using: str, queue: str, priority: int, limit: int) -> Iterator[list[C
         since = last
 
 
-def _claim_one(candidate: Candidate, runner: Runner, using: str) -> Performance | None:
+def _claim_one(candidate: Candidate, runner: Runner, using: str) -> ClaimedExecution | None:
     plain = begin_at_once(candidate, runner, using, skip_locked=True)
     if plain is not None:
         return plain
     # Not plain, or taken by somebody else: this way looks again.
     pending = Pending()
 
-    def work() -> Performance | None:
+    def work() -> ClaimedExecution | None:
         pending.clear()
         workflow = _lock_unless_locked(candidate.workflow_id, using)
         if workflow is None:
             return None
         return _prepare_in_savepoint(workflow, candidate.execution_id, runner, pending, using)
 
-    performance = in_transaction(using, work)
+    claimed = in_transaction(using, work)
     pending.send()
-    return performance
+    return claimed
 
 
 def _lock_unless_locked(workflow_id: Any, using: str) -> Workflow | None:
@@ -181,20 +181,20 @@ def _lock_unless_locked(workflow_id: Any, using: str) -> Workflow | None:
 
 def _prepare_in_savepoint(
     workflow: Workflow, execution_id: Any, runner: Runner, pending: Pending, using: str
-) -> Performance | None:
+) -> ClaimedExecution | None:
     execution = lock_execution(workflow, execution_id)
     if execution is None:
         return None
     mine = Pending()
     try:
         with transaction.atomic(using=using):
-            performance = prepare.prepare_locked(workflow, execution, runner, mine)
+            claimed = prepare.prepare_locked(workflow, execution, runner, mine)
     except Exception as error:
         if may_pass(error, using):
             raise
         extra = about(workflow, execution)
         logger.exception("Execution %s could not be prepared.", execution_id, extra=extra)
-        performance = None
-        prepare.put_off_unprepared(workflow.pk, execution_id, error, using, mine)
+        claimed = None
+        prepare.defer_unprepared(workflow.pk, execution_id, error, using, mine)
     pending.extend(mine)
-    return performance
+    return claimed

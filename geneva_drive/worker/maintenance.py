@@ -14,19 +14,19 @@ from geneva_drive.conf import settings
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.housekeeping import Counts, clean_up, feed, recover, redispatch
-from geneva_drive.housekeeping.waiting_steps import wake_parked
+from geneva_drive.housekeeping.waiting_steps import wake_waiting
 from geneva_drive.worker.shutdown import handling_signals
 
-__all__ = ["Feeder", "Housekeeper"]
+__all__ = ["Feeder", "Maintenance"]
 
 
 logger = logging.getLogger("geneva_drive.worker")
 
 _CLEAN_UP_EVERY = 3600.0  # seconds
-_LOOK_AT_PARKED_EVERY = 300.0
+_LOOK_AT_WAITING_EVERY = 300.0
 
 
-class Housekeeper:
+class Maintenance:
     """Keeps house twice in each lease, until it is stopped.
 
     Parameters
@@ -42,7 +42,7 @@ class Housekeeper:
         self._stopping = stopping
         self._recovered = recovered
         self._cleaned = time.monotonic()
-        # At once when it starts: a deploy is what changes for those that are parked.
+        # At once when it starts: a deploy is what changes for those that are waiting.
         self._looked: float | None = None
 
     def run(self) -> None:
@@ -64,9 +64,9 @@ class Housekeeper:
             feed(self.using, counts)
             redispatch(self.using, counts)
             counts.expired += expire_due(self.using)
-            if self._looked is None or time.monotonic() - self._looked > _LOOK_AT_PARKED_EVERY:
+            if self._looked is None or time.monotonic() - self._looked > _LOOK_AT_WAITING_EVERY:
                 self._looked = time.monotonic()
-                counts.woken += wake_parked(self.using)
+                counts.woken += wake_waiting(self.using)
             if time.monotonic() - self._cleaned > _CLEAN_UP_EVERY:
                 self._cleaned = time.monotonic()
                 clean_up(self.using, counts, stop=self._stopping.is_set)
@@ -102,7 +102,7 @@ class Feeder:
 
     def run(self) -> int:
         """Feed until stopped; return how many executions were dispatched near their time."""
-        keeper = Housekeeper(self.using, self._stopping)
+        keeper = Maintenance(self.using, self._stopping)
         with handling_signals(self.stop, self._heartbeat.mark_dead):
             started = False
             keep_at = 0.0

@@ -14,12 +14,12 @@ from django.db import connections
 
 from geneva_drive.execution import executor
 from geneva_drive.execution.heartbeat import Heartbeat
-from geneva_drive.execution.recovery import give_back
+from geneva_drive.execution.recovery import release
 from geneva_drive.execution.runner import STALE_AFTER, Runner, drop_dead_connections
 from geneva_drive.logs import about
 
 if TYPE_CHECKING:
-    from geneva_drive.execution.perform import Performance
+    from geneva_drive.execution.perform import ClaimedExecution
     from geneva_drive.models.step_execution import StepExecution
 
 __all__ = ["Budget", "WorkerRunner", "Pool"]
@@ -104,8 +104,8 @@ class WorkerRunner(Runner):
     def process_id(self) -> UUID:  # type: ignore[override]
         return self._heartbeat.process_id
 
-    def may_go_on(self, following: StepExecution, queue: str) -> bool:
-        if not self.may_begin() or not super().may_go_on(following, queue):
+    def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
+        if not self.may_begin() or not super().may_continue_inline(following, queue):
             return False
         # Asked twice for one step when the short way of handing over gives up: one place all the same.
         self._has_place = self._has_place or self._budget.take(1) == 1
@@ -117,13 +117,13 @@ class WorkerRunner(Runner):
     def should_stop(self) -> bool:
         return self._stopping.is_set()
 
-    def hold(self, token: UUID) -> None:
+    def track(self, token: UUID) -> None:
         self._has_place = False
         self._budget.count_body()
-        self._heartbeat.hold(token)
+        self._heartbeat.track(token)
 
-    def let_go(self, token: UUID) -> None:
-        self._heartbeat.let_go(token)
+    def untrack(self, token: UUID) -> None:
+        self._heartbeat.untrack(token)
 
 
 logger = logging.getLogger("geneva_drive.worker")
@@ -153,7 +153,7 @@ class Pool:
         self._became_idle = became_idle
         self._lock = threading.Lock()
         self._busy = 0
-        self._todo: queue.SimpleQueue[Performance | None] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[ClaimedExecution | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     @property
@@ -177,61 +177,61 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def put(self, performance: Performance) -> None:
+    def put(self, claimed: ClaimedExecution) -> None:
         """Give an idle thread what was claimed for it."""
         # Held from here on: no thread has it yet, but this process knows of it.
-        self._heartbeat.hold(performance.token)
+        self._heartbeat.track(claimed.token)
         with self._lock:
             self._busy += 1
-        self._todo.put(performance)
+        self._todo.put(claimed)
 
     def stop(self) -> None:
         """Give back what no thread has begun, and wait until the bodies in hand have come to their end."""
         while True:
             # Taken from the queue before a thread can take it.
             try:
-                performance = self._todo.get_nowait()
+                claimed = self._todo.get_nowait()
             except queue.Empty:
                 break
-            if performance is not None:
-                self._give_back(performance)
+            if claimed is not None:
+                self._release(claimed)
         for _ in self._threads:
             self._todo.put(None)
         for thread in self._threads:
             thread.join()
 
-    def _give_back(self, performance: Performance) -> None:
+    def _release(self, claimed: ClaimedExecution) -> None:
         try:
-            give_back(performance)
+            release(claimed)
         except Exception:
             # Recovery finds it; the bodies that still run are not left alone for it.
-            extra = about(performance.as_claimed(), performance.execution)
-            logger.exception("Execution %s could not be given back.", performance.execution.pk, extra=extra)
-        self._heartbeat.let_go(performance.token)
+            extra = about(claimed.as_claimed(), claimed.execution)
+            logger.exception("Execution %s could not be given back.", claimed.execution.pk, extra=extra)
+        self._heartbeat.untrack(claimed.token)
 
     def _run(self) -> None:
         used = time.monotonic()
         while True:
-            performance = self._todo.get()
-            if performance is None:
+            claimed = self._todo.get()
+            if claimed is None:
                 break
             runner = self._make_runner()
             try:
                 if time.monotonic() - used > STALE_AFTER:
                     drop_dead_connections()
-                executor.run(performance, runner)
+                executor.run(claimed, runner)
             except BaseException as error:
                 if error is not runner.raised:
                     # Not a step's: the executor has logged that, with the step that it was.
                     logger.error(
                         "Execution %s or what followed it could not be carried on.",
-                        performance.execution.pk,
+                        claimed.execution.pk,
                         exc_info=error,
-                        extra=about(performance.as_claimed(), performance.execution),
+                        extra=about(claimed.as_claimed(), claimed.execution),
                     )
                 drop_dead_connections()
             finally:
-                self._heartbeat.let_go(performance.token)
+                self._heartbeat.untrack(claimed.token)
                 runner.close()
                 used = time.monotonic()
                 with self._lock:

@@ -16,9 +16,9 @@ from geneva_drive.execution.recovery import recover_own
 from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.lifecycle.locking import is_lost_connection, is_missing_table
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.worker.claiming import Outlook, claim, is_anything_due
+from geneva_drive.worker.claiming import CandidateCache, claim, is_anything_due
 from geneva_drive.worker.listening import Listener, can_listen
-from geneva_drive.worker.maintenance import Housekeeper
+from geneva_drive.worker.maintenance import Maintenance
 from geneva_drive.worker.pool import Budget, Pool, WorkerRunner
 from geneva_drive.worker.shutdown import handling_signals
 
@@ -68,7 +68,7 @@ class Worker:
         self.drain = drain
         self.listen = listen and can_listen(self.using)
         self.heartbeat = Heartbeat(self.using, "worker", queues=",".join(queues or []), after_beat=_answer)
-        self._outlook = Outlook(self.using, queues)
+        self._candidates = CandidateCache(self.using, queues)
         self._budget = Budget(max_steps)
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -85,7 +85,7 @@ class Worker:
     def run(self) -> int:
         """Run until stopped, drained or out of budget; return how many bodies were run."""
         listener = Listener(self.using, self.queues, self._wake) if self.listen else None
-        housekeeper = Housekeeper(self.using, self._stopping, self._wake.set)
+        housekeeper = Maintenance(self.using, self._stopping, self._wake.set)
         keeper = threading.Thread(target=housekeeper.run, name="geneva-housekeeping", daemon=True)
         with handling_signals(self.stop, self.heartbeat.mark_dead):
             self._start_heartbeat()
@@ -151,14 +151,14 @@ class Worker:
         places = self._budget.take(idle)
         if not places:
             return 0
-        claimed = 0
+        count = 0
         try:
-            for performance in claim(self.using, self._outlook, places, self._runner()):
-                claimed += 1
-                self._pool.put(performance)
+            for claimed in claim(self.using, self._candidates, places, self._runner()):
+                count += 1
+                self._pool.put(claimed)
         finally:
-            self._budget.put_back(places - claimed)
-        return claimed
+            self._budget.put_back(places - count)
+        return count
 
     def _is_done(self) -> bool:
         if self._pool.is_busy:

@@ -69,7 +69,7 @@ class TestList:
             ("overdue=any", {"ready"}),
             ("overdue=day", set()),
             ("waiting=any", set()),
-            ("stranded=yes", set()),
+            ("undeclared=yes", set()),
             ("created=hour", {"ready", "failed", "ended"}),
             ("moved=hour", {"failed", "ended"}),
             ("state=paused&type=testapp.FiveSteps", set()),
@@ -244,13 +244,13 @@ class TestOverview:
     def test_counts_and_links_to_what_it_counts(self, admin_client_: Client) -> None:
         started(3)
         stumbled()
-        (stranded,) = started()
-        Workflow.objects.filter(pk=stranded.pk).update(type="testapp.Gone")
+        (undeclared,) = started()
+        Workflow.objects.filter(pk=undeclared.pk).update(type="testapp.Gone")
         response = admin_client_.get(url("geneva_drive_overview"))
         page = text(response)
         cards = {str(card["label"]): card for card in response.context["cards"]}
         assert cards["paused"]["count"] == 1
-        assert cards["stranded: code missing"]["count"] == 1
+        assert cards["undeclared: code missing"]["count"] == 1
         assert cards["live processes"]["count"] == 0
         assert "class missing" in page
         for card in cards.values():

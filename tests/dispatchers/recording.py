@@ -22,8 +22,8 @@ class Recording(Dispatcher):
     inside: ClassVar[bool] = False
     meanwhile: ClassVar[Callable[[Any], None] | None] = None
 
-    def __init__(self, *, horizon: timedelta | None = timedelta(minutes=2), **options: Any) -> None:
-        super().__init__(horizon=horizon, **options)
+    def __init__(self, *, lookahead: timedelta | None = timedelta(minutes=2), **options: Any) -> None:
+        super().__init__(lookahead=lookahead, **options)
 
     @classmethod
     def reset(cls) -> None:

@@ -22,7 +22,7 @@ CELERY = json.loads(os.environ.get("GENEVA_TEST_CELERY", "{}"))
 
 def dispatcher(path: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The setting, with seconds made durations."""
-    durations = ("horizon", "straight_on_for")
+    durations = ("lookahead", "inline_continuation_for")
     return path, {
         name: timedelta(seconds=value) if name in durations and value is not None else value
         for name, value in options.items()

@@ -54,14 +54,14 @@ def _messages(url: str, queue: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-@pytest.mark.parametrize("straight_on", [True, False])
+@pytest.mark.parametrize("inline_continuation", [True, False])
 def test_workflows_run_to_their_end(
-    celery: Make, room: Room, request: pytest.FixtureRequest, broker: str, straight_on: bool
+    celery: Make, room: Room, request: pytest.FixtureRequest, broker: str, inline_continuation: bool
 ) -> None:
     project = celery(request.getfixturevalue(broker))
     workflows = [Chain.start() for _ in range(3)] + [Chain.start(at=_after(1))]
 
-    worker = project.worker(STRAIGHT_ON=straight_on, LEASE=NOBODY_DIES)
+    worker = project.worker(INLINE_CONTINUATION=inline_continuation, LEASE=NOBODY_DIES)
     until(lambda: _finished(*workflows), "everything is done", child=worker)
 
     assert Counter((words[0], words[1]) for words in room.notes()) == {
@@ -92,7 +92,7 @@ def test_messages_carry_an_id_and_an_alias_and_nothing_else(celery: Make, redis_
 
 
 def test_only_what_is_due_soon_goes_to_the_broker(celery: Make, redis_url: str) -> None:
-    project = celery(redis_url, horizon=60)
+    project = celery(redis_url, lookahead=60)
 
     soon = Chain.start(at=_after(30))
     late = Chain.start(at=_after(90))
@@ -108,7 +108,7 @@ def test_only_what_is_due_soon_goes_to_the_broker(celery: Make, redis_url: str) 
 
 
 def test_a_long_wait_is_fed_when_its_time_comes_near(celery: Make, redis_url: str, room: Room) -> None:
-    project = celery(redis_url, horizon=0)
+    project = celery(redis_url, lookahead=0)
     workflow = Chain.start(at=_after(6))
     assert _messages(redis_url, project.queue) == []
 

@@ -140,7 +140,7 @@ def test_eager_tasks_run_without_recursion_and_do_not_run_waits_early(
 
     use()
     app.conf.task_always_eager = True
-    settings.GENEVA_DRIVE = {**settings.GENEVA_DRIVE, "STRAIGHT_ON": False}
+    settings.GENEVA_DRIVE = {**settings.GENEVA_DRIVE, "INLINE_CONTINUATION": False}
     workflow = Eager.start()
 
     assert len(depths) == 2
@@ -165,9 +165,9 @@ def test_a_horizon_near_to_the_brokers_patience_is_told(app: CeleryApp, use: Cal
     assert not _ids() & {"geneva_drive.W073", "geneva_drive.W074", "geneva_drive.E075"}
     app.conf.broker_transport_options = {"visibility_timeout": 60}
     assert "geneva_drive.W074" in _ids()
-    use(horizon=timedelta(seconds=10))
+    use(lookahead=timedelta(seconds=10))
     assert "geneva_drive.W074" not in _ids()
-    use(horizon=None)
+    use(lookahead=None)
     assert "geneva_drive.W074" in _ids()
 
 
@@ -188,7 +188,7 @@ def test_health_tells_of_a_broker_out_of_reach(app: CeleryApp, use: Callable[...
     assert use().health() == []
     other = CeleryApp("geneva_tests", broker="redis://127.0.0.1:1/0", set_as_current=True)
     try:
-        (problem,) = use(horizon=timedelta(0)).health()
+        (problem,) = use(lookahead=timedelta(0)).health()
         assert "out of reach" in problem
     finally:
         other.close()

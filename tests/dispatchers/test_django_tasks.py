@@ -49,19 +49,21 @@ def _finished(*workflows: Workflow) -> bool:
     return finished == len(keys)
 
 
-@pytest.mark.parametrize("straight_on", [True, False])
-def test_workflows_run_to_their_end(tasks: Any, launch: Launcher, room: Room, straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [True, False])
+def test_workflows_run_to_their_end(
+    tasks: Any, launch: Launcher, room: Room, inline_continuation: bool
+) -> None:
     workflows = [Chain.start() for _ in range(3)]
     workflows.append(Chain.start(at=clock.now() + timedelta(seconds=2)))
 
-    workers = [_worker(launch, STRAIGHT_ON=straight_on) for _ in range(2)]
+    workers = [_worker(launch, INLINE_CONTINUATION=inline_continuation) for _ in range(2)]
     until(lambda: _finished(*workflows), "everything is done", child=workers[0])
 
     assert Counter((words[0], words[1]) for words in room.notes()) == {
         (name, str(each.pk)): 1 for each in workflows for name in ("one", "two", "three", "four", "five")
     }
     assert {each.process.kind for each in StepExecution.objects.all()} == {"django_tasks"}  # type: ignore[union-attr]
-    until(lambda: tasks.finished().count() == (4 if straight_on else 20), "the tasks have ended")
+    until(lambda: tasks.finished().count() == (4 if inline_continuation else 20), "the tasks have ended")
     assert tasks.failed().count() == 0
     assert set(map(str, tasks.values_list("id", flat=True))) == set(
         StepExecution.objects.filter(job_id__isnull=False).values_list("job_id", flat=True)

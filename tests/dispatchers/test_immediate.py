@@ -90,7 +90,7 @@ def test_a_chain_that_goes_through_the_dispatcher_each_time_does_not_recurse() -
 
     depths: list[int] = []
 
-    with override_settings(GENEVA_DRIVE={"DISPATCHER": IMMEDIATE, "STRAIGHT_ON": False}):
+    with override_settings(GENEVA_DRIVE={"DISPATCHER": IMMEDIATE, "INLINE_CONTINUATION": False}):
         workflow = DeepToo.start()
 
     assert_state(workflow, "finished")

@@ -201,12 +201,12 @@ def test_an_old_job_for_what_is_due_beyond_reach_changes_nothing_at_all(recordin
 def test_one_that_was_put_off_while_it_was_being_sent_is_not_taken_for_sent(
     recording: type[Recording],
 ) -> None:
-    def put_off(execution_id: Any) -> None:
+    def defer(execution_id: Any) -> None:
         # What a fast worker without the class does, before the sender has noted anything.
         later = clock.local(clock.now() + 5 * MINUTE)
         StepExecution.objects.filter(pk=execution_id).update(scheduled_for=later, dispatched_at=None)
 
-    recording.meanwhile = put_off
+    recording.meanwhile = defer
     workflow = Heroless.start()
 
     assert _row(workflow).dispatched_at is None

@@ -83,7 +83,7 @@ def test_its_process_has_a_heartbeat_and_is_named_by_what_it_runs() -> None:
 
 
 def test_without_straight_on_each_step_is_a_job_of_its_own(settings: Settings, recording: Any) -> None:
-    settings.GENEVA_DRIVE = {**settings.GENEVA_DRIVE, "STRAIGHT_ON": False}
+    settings.GENEVA_DRIVE = {**settings.GENEVA_DRIVE, "INLINE_CONTINUATION": False}
     workflow = Carried.start()
 
     run(_only(workflow), "default", kind="test")
@@ -96,7 +96,7 @@ def test_without_straight_on_each_step_is_a_job_of_its_own(settings: Settings, r
 
 def test_a_chain_that_is_long_goes_through_the_dispatcher_again(settings: Settings) -> None:
     settings.GENEVA_DRIVE = {
-        "DISPATCHER": ("tests.dispatchers.recording.Recording", {"straight_on_for": timedelta(0)})
+        "DISPATCHER": ("tests.dispatchers.recording.Recording", {"inline_continuation_for": timedelta(0)})
     }
     workflow = Carried.start()
 

@@ -54,10 +54,14 @@ def history(workflow: Workflow) -> list[tuple[str, str, str | None]]:
     return list(rows.values_list("step_name", "state", "outcome"))
 
 
-def run(workflow: Workflow, *, straight_on: bool = False) -> int:
+def run(workflow: Workflow, *, inline_continuation: bool = False) -> int:
     """Execute what is active, as a dispatcher would; refresh the instance. By default one step."""
     try:
-        return execute(active(workflow).pk, using=workflow._state.db, runner=Runner(straight_on=straight_on))
+        return execute(
+            active(workflow).pk,
+            using=workflow._state.db,
+            runner=Runner(inline_continuation=inline_continuation),
+        )
     finally:
         workflow.refresh_from_db()
 

@@ -48,13 +48,13 @@ def effects() -> int:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_body_and_completion_are_one_transaction(atomic: Any, straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_body_and_completion_are_one_transaction(atomic: Any, inline_continuation: bool) -> None:
     workflow = atomic()
 
-    run(workflow, straight_on=straight_on)
+    run(workflow, inline_continuation=inline_continuation)
 
-    assert trace == [True] + ["after"] * straight_on
+    assert trace == [True] + ["after"] * inline_continuation
     assert effects() == 1
     assert history(workflow)[0] == ("writes", "completed", "success")
 
@@ -105,18 +105,18 @@ def test_in_a_block_of_its_own_within_it_a_word_is_refused(atomic: Any) -> None:
 
 
 def _prepared(workflow: Workflow) -> Any:
-    performance = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
-    assert performance is not None
-    return performance
+    claimed = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
+    assert claimed is not None
+    return claimed
 
 
 def test_a_fenced_one_rolls_back(atomic: Any) -> None:
     workflow = atomic()
-    performance = _prepared(workflow)
+    claimed = _prepared(workflow)
     # Recovered and begun anew by somebody else.
     StepExecution.objects.update(attempt_token="00000000-0000-0000-0000-000000000001")
 
-    assert executor.run(performance, Runner()) == 1
+    assert executor.run(claimed, Runner()) == 1
 
     assert effects() == 0
     assert history(workflow) == [("writes", "in_progress", None)]
@@ -124,10 +124,10 @@ def test_a_fenced_one_rolls_back(atomic: Any) -> None:
 
 def test_writes_stand_when_the_workflow_was_canceled_meanwhile(atomic: Any) -> None:
     workflow = atomic()
-    performance = _prepared(workflow)
+    claimed = _prepared(workflow)
     workflow.cancel()
 
-    executor.run(performance, Runner())
+    executor.run(claimed, Runner())
 
     assert effects() == 1
     assert history(workflow) == [("writes", "canceled", "canceled")]

@@ -1,4 +1,4 @@
-"""Two ways of beginning and ending steps, one set of rows; and what a late finisher may not do."""
+"""Two ways of beginning and result steps, one set of rows; and what a late finisher may not do."""
 
 from __future__ import annotations
 
@@ -194,13 +194,13 @@ def portable() -> Iterator[None]:
         workflow_transitioned.disconnect(listen)
 
 
-def play(cls: Any, options: dict[str, Any] | None, straight_on: bool) -> list[dict[str, Any]]:
+def play(cls: Any, options: dict[str, Any] | None, inline_continuation: bool) -> list[dict[str, Any]]:
     """Play to where nothing is due; return all rows with times by their order, without what is random."""
     trace.clear()
     workflow = cls.start(Order.objects.create(), job_options=options, metadata={"parcels": [1, 2.5, None]})
     for _ in range(12):
-        due = StepExecution.objects.filter(workflow_id=workflow.pk, state="scheduled", held=False).first()
-        if due is None or execute(due.pk, runner=Runner(straight_on=straight_on)) == 0:
+        due = StepExecution.objects.filter(workflow_id=workflow.pk, state="scheduled", on_hold=False).first()
+        if due is None or execute(due.pk, runner=Runner(inline_continuation=inline_continuation)) == 0:
             break
     rows = [workflow, *StepExecution.objects.filter(workflow_id=workflow.pk).order_by("pk")]
     written = [columns(row) for row in rows]
@@ -223,7 +223,7 @@ TRIED = [
     *((what, Chain, True, None) for what in MEDDLING),
     *((what, Chain, False, None) for what in MEDDLING),
     *((what, HerolessChain, True, None) for what in ("nobody meddles", "canceled", "metadata is saved")),
-    *(("nobody meddles", Various, straight_on, None) for straight_on in (True, False)),
+    *(("nobody meddles", Various, inline_continuation, None) for inline_continuation in (True, False)),
     *(
         (what, Chain, True, {"priority": 2, "queue": "mail"})
         for what in ("nobody meddles", "options are saved")
@@ -232,20 +232,20 @@ TRIED = [
 
 
 @pytest.mark.only_on("postgresql", reason="only there is another way than the portable one")
-@pytest.mark.parametrize(("what", "cls", "straight_on", "options"), TRIED)
+@pytest.mark.parametrize(("what", "cls", "inline_continuation", "options"), TRIED)
 def test_both_ways_write_the_same_rows(
     what: str,
     cls: type[Workflow],
-    straight_on: bool,
+    inline_continuation: bool,
     options: dict[str, Any] | None,
     meddling: Callable[[Meddle], None],
 ) -> None:
     meddling(MEDDLING[what])
 
-    short = play(cls, options, straight_on)
+    short = play(cls, options, inline_continuation)
     Workflow.objects.all().delete()
     with portable():
-        long = play(cls, options, straight_on)
+        long = play(cls, options, inline_continuation)
 
     assert short == long
 
@@ -291,7 +291,7 @@ def test_on_every_database_a_chain_ends_with_each_step_done_once() -> None:
     # Each began in the commit that ended the one before.
     for before, after in pairwise(rows[1:-1]):
         assert before["finished_at"] == after["started_at"] == after["created_at"]
-        assert (before["handed_over"], after["handed_over"]) == (before["id"] != 0, True)
+        assert (before["handed_off"], after["handed_off"]) == (before["id"] != 0, True)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_a_late_finisher_is_logged_and_told_and_writes_nothing(
     workflow = Chain.start(Order.objects.create())
     execution_finalized.connect(listen)
     try:
-        run(workflow, straight_on=True)
+        run(workflow, inline_continuation=True)
     finally:
         execution_finalized.disconnect(listen)
 
@@ -383,7 +383,7 @@ def test_a_key_that_a_body_changed_on_its_instance_changes_no_row() -> None:
 
     workflow = LosesItself.start()
 
-    run(workflow, straight_on=True)
+    run(workflow, inline_continuation=True)
 
     assert trace == ["after"]
     assert_state(workflow, "finished")
@@ -407,7 +407,7 @@ def test_options_that_cannot_be_read_pause_before_the_next_step_and_what_is_done
 
     workflow = Spoilt.start()
 
-    run(workflow, straight_on=True)
+    run(workflow, inline_continuation=True)
 
     assert trace == ["done"]
     ended = assert_step(workflow, "done", "completed", "success")
@@ -421,7 +421,7 @@ def test_options_that_cannot_be_read_pause_before_the_next_step_and_what_is_done
     assert_state(workflow, "finished")
 
 
-@override_settings(GENEVA_DRIVE={"STRAIGHT_ON": False})
+@override_settings(GENEVA_DRIVE={"INLINE_CONTINUATION": False})
 def test_the_setting_stops_each_run_after_one_step() -> None:
     workflow = Chain.start(Order.objects.create())
 
@@ -446,9 +446,9 @@ def test_a_run_stops_where_the_next_step_is_on_another_queue_or_due_later() -> N
 
     workflow = AnotherQueue.start()
 
-    assert run(workflow, straight_on=True) == 1
+    assert run(workflow, inline_continuation=True) == 1
     assert history(workflow)[-1] == ("there", "scheduled", None)
-    assert run(workflow, straight_on=True) == 1
+    assert run(workflow, inline_continuation=True) == 1
     assert history(workflow)[-1] == ("later", "scheduled", None)
 
 
@@ -465,7 +465,7 @@ def test_after_an_exception_nothing_more_is_run_and_it_is_raised() -> None:
     workflow = RaisesThenGoes.start()
 
     with pytest.raises(ValueError, match="no"):
-        run(workflow, straight_on=True)
+        run(workflow, inline_continuation=True)
 
     assert trace == []
     assert registry.get("testapp.RaisesThenGoes") is RaisesThenGoes

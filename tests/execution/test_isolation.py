@@ -72,12 +72,12 @@ class Looking(Free):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_no_lock_and_no_transaction_is_open_in_bodies_and_hooks(straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_no_lock_and_no_transaction_is_open_in_bodies_and_hooks(inline_continuation: bool) -> None:
     workflow = Looking.start(Order.objects.create())
 
     while workflow.state == "ready":
-        run(workflow, straight_on=straight_on)
+        run(workflow, inline_continuation=inline_continuation)
 
     assert trace == [
         (where, False, 2) for name in ("one", "two") for where in ("around", "before", name, "after")
@@ -180,12 +180,12 @@ class Forgetful(Free):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_nothing_that_a_body_set_on_itself_reaches_the_next_one(straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_nothing_that_a_body_set_on_itself_reaches_the_next_one(inline_continuation: bool) -> None:
     workflow = Forgetful.start(Order.objects.create(number="first"), metadata={"kept": 1})
 
     while workflow.state == "ready":
-        run(workflow, straight_on=straight_on)
+        run(workflow, inline_continuation=inline_continuation)
 
     for name, seen in zip(("one", "two", "three", "four", "five"), trace, strict=True):
         del seen["instance"]
@@ -205,8 +205,8 @@ def test_nothing_that_a_body_set_on_itself_reaches_the_next_one(straight_on: boo
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_what_a_body_saved_is_seen_by_the_next_one(straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_what_a_body_saved_is_seen_by_the_next_one(inline_continuation: bool) -> None:
     class Saving(Free):
         @step
         def saves(self) -> None:
@@ -225,16 +225,16 @@ def test_what_a_body_saved_is_seen_by_the_next_one(straight_on: bool) -> None:
 
     workflow = Saving.start()
     while workflow.state == "ready":
-        run(workflow, straight_on=straight_on)
+        run(workflow, inline_continuation=inline_continuation)
 
     assert trace == [{"parcels": [1, 2]}, {"parcels": [1, 2, 3]}]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("straight_on", [False, True])
+@pytest.mark.parametrize("inline_continuation", [False, True])
 @pytest.mark.parametrize("by_another_instance", [False, True])
 def test_job_options_that_a_body_saved_hold_for_the_next_step(
-    straight_on: bool, by_another_instance: bool
+    inline_continuation: bool, by_another_instance: bool
 ) -> None:
     class Moving(Free):
         @step
@@ -248,7 +248,7 @@ def test_job_options_that_a_body_saved_hold_for_the_next_step(
             trace.append(self.job_options)
 
     workflow = Moving.start(job_options={"priority": 3})
-    run(workflow, straight_on=straight_on)
+    run(workflow, inline_continuation=inline_continuation)
 
     # Another queue: whoever ran the first step may not go on with it.
     assert history(workflow)[1] == ("moved", "scheduled", None)

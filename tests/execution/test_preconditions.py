@@ -295,7 +295,7 @@ def test_many_steps_that_are_passed_over_go_by_in_one_run() -> None:
 
     workflow = MostlySkipped.start()
 
-    assert run(workflow, straight_on=True) == 2
+    assert run(workflow, inline_continuation=True) == 2
 
     assert trace == ["begin", "end"]
     assert [state for _, state, _ in history(workflow)].count("skipped") == 50
@@ -399,7 +399,7 @@ def test_a_condition_whose_query_fails_does_not_take_the_completed_step_down() -
     workflow = Querying.start()
 
     with pytest.raises(DatabaseError):
-        run(workflow, straight_on=True)
+        run(workflow, inline_continuation=True)
 
     assert trace == ["done"]
     assert history(workflow) == [("done", "completed", "success"), ("next", "failed", "failed")]
@@ -429,12 +429,12 @@ def test_what_a_condition_raised_is_fenced_like_a_body() -> None:
             pass
 
     workflow = Lost.start()
-    performance = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
-    assert performance is not None
+    claimed = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
+    assert claimed is not None
     workflow.cancel()
 
     with pytest.raises(ZeroDivisionError):
-        executor.run(performance, Runner())
+        executor.run(claimed, Runner())
 
     assert history(workflow) == [("only", "canceled", "canceled")]
     assert workflow.executions.get().error_class == "builtins.ZeroDivisionError"

@@ -62,7 +62,7 @@ def test_a_row_that_no_thread_holds_is_recovered(heartbeat: Heartbeat) -> None:
 
 
 def test_one_that_was_handed_over_is_no_crash(heartbeat: Heartbeat) -> None:
-    workflow = begun(heartbeat, ago=timedelta(minutes=5), handed_over=True)
+    workflow = begun(heartbeat, ago=timedelta(minutes=5), handed_off=True)
     assert recover_own(heartbeat) == 1
     assert active(workflow).crashes == 0
 
@@ -71,10 +71,10 @@ def test_a_row_that_a_thread_holds_is_left_alone(heartbeat: Heartbeat) -> None:
     workflow = begun(heartbeat, ago=timedelta(days=5))
     token = active(workflow).attempt_token
     assert token is not None
-    heartbeat.hold(token)
+    heartbeat.track(token)
     assert recover_own(heartbeat) == 0
     assert active(workflow).state == "in_progress"
-    heartbeat.let_go(token)
+    heartbeat.untrack(token)
     assert recover_own(heartbeat) == 1
 
 

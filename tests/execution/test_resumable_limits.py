@@ -29,7 +29,7 @@ class _Stopping(Runner):
     """A worker that is told to stop while the body runs."""
 
     def __init__(self, after: int) -> None:
-        super().__init__(straight_on=False)
+        super().__init__(inline_continuation=False)
         self._after = after
 
     def should_stop(self) -> bool:
@@ -54,7 +54,7 @@ def test_max_iterations_gives_way_and_a_successor_goes_on() -> None:
 def test_an_interruption_lets_other_work_come_first() -> None:
     workflow = HastyLoop.start()
 
-    performed = run(workflow, straight_on=True)
+    performed = run(workflow, inline_continuation=True)
 
     assert performed == 1, "the successor is left to the dispatcher although this runner goes straight on"
     successor = active(workflow)

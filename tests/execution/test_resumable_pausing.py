@@ -28,7 +28,7 @@ def test_a_pause_stops_the_loop_at_its_next_checkpoint_and_resume_repeats_nothin
     assert list(range(stopped_after)) == trace
     assert_state(workflow, "paused")
     successor = active(workflow)
-    assert (successor.state, successor.held, successor.cursor) == ("scheduled", True, stopped_after)
+    assert (successor.state, successor.on_hold, successor.cursor) == ("scheduled", True, stopped_after)
     assert rows(workflow)[0].outcome == "continued"
 
     workflow.resume(by="Ada")
@@ -102,4 +102,4 @@ def test_no_mark_is_left_on_a_step_that_ended_although_it_was_to_stop() -> None:
     workflow = run_next_step(Last.start())
 
     assert_state(workflow, "finished")
-    assert [row.held for row in rows(workflow)] == [False]
+    assert [row.on_hold for row in rows(workflow)] == [False]

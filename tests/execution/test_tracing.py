@@ -76,11 +76,11 @@ def steps(spans: Spans) -> list[ReadableSpan]:
     return [span for span in spans() if span.name.startswith("testapp.")]
 
 
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_each_step_is_a_span_in_the_trace_of_the_start(spans: Spans, straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_each_step_is_a_span_in_the_trace_of_the_start(spans: Spans, inline_continuation: bool) -> None:
     workflow, trace_id, span_id = start_in_a_trace()
 
-    if straight_on:
+    if inline_continuation:
         for row in workflow.executions.all():
             execute(row.pk)
         workflow.refresh_from_db()

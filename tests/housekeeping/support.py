@@ -10,7 +10,7 @@ from uuid import uuid4
 from django.db import connections
 
 from geneva_drive import clock, step
-from geneva_drive.execution.perform import Performance, row_of
+from geneva_drive.execution.perform import ClaimedExecution, row_of
 from geneva_drive.models import Process, StepExecution, Workflow
 from tests.worker.support import Base, active
 
@@ -45,7 +45,7 @@ def process(*, beat: timedelta = timedelta(0)) -> Process:
 
 def in_hand(
     workflow: Workflow, owner: Process | None, *, since: timedelta = DAY, **columns: Any
-) -> Performance:
+) -> ClaimedExecution:
     """Let ``owner`` be in the middle of the workflow's scheduled step, as it would be itself."""
     token = uuid4()
     row = active(workflow)
@@ -59,7 +59,7 @@ def in_hand(
     Workflow.objects.filter(pk=workflow.pk).update(state="performing", current_step_name=row.step_name)
     workflow.refresh_from_db()
     definition = type(workflow).steps.get(row.step_name)
-    return Performance(workflow, active(workflow), definition, token, row=row_of(workflow))
+    return ClaimedExecution(workflow, active(workflow), definition, token, row=row_of(workflow))
 
 
 def ended(count: int, *, ago: timedelta, state: str = "finished") -> list[Workflow]:

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from geneva_drive import clock
 from geneva_drive.execution import recovery
 from geneva_drive.execution.finalize import finalize
-from geneva_drive.execution.perform import Ending
+from geneva_drive.execution.perform import StepResult
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import Counts, dead_processes, recover
 from geneva_drive.models import Process, StepExecution, Workflow
@@ -90,7 +90,7 @@ def test_the_last_allowed_crash_pauses(settings: Any) -> None:
 
 def test_a_crash_between_a_hand_over_and_the_body_does_not_count() -> None:
     workflow = KeptTwo.start()
-    in_hand(workflow, process(beat=DAY), handed_over=True, crashes=2)
+    in_hand(workflow, process(beat=DAY), handed_off=True, crashes=2)
     recover("default")
     assert active(workflow).crashes == 2
     workflow.refresh_from_db()
@@ -99,8 +99,8 @@ def test_a_crash_between_a_hand_over_and_the_body_does_not_count() -> None:
 
 def test_a_success_resets_the_count() -> None:
     workflow = KeptTwo.start()
-    performance = in_hand(workflow, process(), crashes=2)
-    finalize(performance, Ending(), Runner(straight_on=False))
+    claimed = in_hand(workflow, process(), crashes=2)
+    finalize(claimed, StepResult(), Runner(inline_continuation=False))
     assert active(workflow).crashes == 0
 
 
@@ -132,7 +132,7 @@ def test_a_pause_that_was_asked_for_is_honoured() -> None:
     recover("default")
     workflow.refresh_from_db()
     assert (workflow.state, workflow.pause_requested_at) == ("paused", None)
-    assert (active(workflow).state, active(workflow).held) == ("scheduled", True)
+    assert (active(workflow).state, active(workflow).on_hold) == ("scheduled", True)
 
 
 def test_what_was_canceled_meanwhile_is_closed_and_nothing_follows() -> None:
@@ -182,12 +182,12 @@ def test_code_that_knows_it_does_not_wait_for_the_grace() -> None:
 def test_a_list_that_has_grown_old_does_no_harm() -> None:
     """Given a row that was begun anew, or a process that beats again, since the list was made: untouched."""
     workflow, owner = KeptTwo.start(), process(beat=DAY)
-    performance = in_hand(workflow, owner)
+    claimed = in_hand(workflow, owner)
     again, revived = KeptTwo.start(), process(beat=DAY)
     in_hand(again, revived)
     listed = [
         (row.pk, row.workflow_id, token)
-        for row, token in ((performance.execution, uuid4()), (active(again), active(again).attempt_token))
+        for row, token in ((claimed.execution, uuid4()), (active(again), active(again).attempt_token))
     ]
     Process.objects.filter(pk=revived.pk).update(heartbeat_at=clock.local(clock.now()))
     for pk, workflow_id, token in listed:
@@ -204,10 +204,10 @@ def test_a_list_that_has_grown_old_does_no_harm() -> None:
 
 def test_a_late_finisher_is_fenced() -> None:
     workflow = KeptTwo.start()
-    performance = in_hand(workflow, process(beat=DAY))
+    claimed = in_hand(workflow, process(beat=DAY))
     recover("default")
     before = history(workflow)
-    assert finalize(performance, Ending(), Runner()) is None
+    assert finalize(claimed, StepResult(), Runner()) is None
     assert history(workflow) == before
 
 
@@ -241,19 +241,19 @@ def test_two_housekeepers_and_the_late_finisher_at_once() -> None:
     barrier = threading.Barrier(3)
     recovered: list[int] = []
 
-    def keep_house() -> None:
+    def maintenance() -> None:
         barrier.wait()
         recovered.append(recover("default").recovered)
 
     def finish() -> None:
         barrier.wait()
-        for performance in performances:
-            finalize(performance, Ending(), Runner(straight_on=False))
+        for claimed in performances:
+            finalize(claimed, StepResult(), Runner(inline_continuation=False))
 
-    at_once(keep_house, keep_house, finish)
+    at_once(maintenance, maintenance, finish)
 
-    for performance in performances:
-        rows = history(performance.workflow)
+    for claimed in performances:
+        rows = history(claimed.workflow)
         assert rows in (
             [("one", "failed", "recovered"), ("one", "scheduled", None)],
             [("one", "completed", "success"), ("two", "scheduled", None)],

@@ -138,7 +138,7 @@ def test_of_many_controls_at_once_each_is_done_wholly_or_refused() -> None:
     # They took turns: pause, resume, pause …
     assert actions == [("pause", "resume")[position % 2] for position in range(len(actions))]
     assert workflow.state == ("paused" if len(actions) % 2 else "ready")
-    assert active(workflow).held is (workflow.state == "paused")
+    assert active(workflow).on_hold is (workflow.state == "paused")
 
 
 def test_a_cancel_and_a_run_at_once_end_in_one_state() -> None:

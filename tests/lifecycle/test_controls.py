@@ -86,7 +86,7 @@ def test_a_control_moves_the_rows_and_shows_it_on_the_instance(
         # In flight it is the mark that somebody waits for it to stop, which a loop meets at its next item.
         wanted_to_stop = workflow.pause_requested_at is not None or workflow.state == "canceled"
         held_back = row.state == "scheduled" and workflow.state == "paused"
-        assert row.held is (held_back or (row.state == "in_progress" and wanted_to_stop))
+        assert row.on_hold is (held_back or (row.state == "in_progress" and wanted_to_stop))
     note = workflow.operator_actions.order_by("pk").last()
     assert note is not None
     assert (note.action, note.actor, note.reason) == (word, "eve", "r")

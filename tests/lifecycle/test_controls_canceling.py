@@ -25,7 +25,7 @@ def test_a_cancel_while_a_step_performs_holds_at_once_and_the_body_is_recorded_a
             trace.append("two")
 
     workflow = CanceledWithin.start()
-    run(workflow, straight_on=True)
+    run(workflow, inline_continuation=True)
 
     assert trace == [("canceled", None, False)]
     assert history(workflow) == [("one", "canceled", "canceled")]

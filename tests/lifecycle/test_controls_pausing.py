@@ -20,7 +20,7 @@ def test_a_preserved_execution_keeps_its_time() -> None:
     workflow.pause().resume()
 
     kept = active(workflow)
-    assert (kept.pk, kept.scheduled_for, kept.held) == (row.pk, row.scheduled_for, False)
+    assert (kept.pk, kept.scheduled_for, kept.on_hold) == (row.pk, row.scheduled_for, False)
 
 
 def test_a_step_that_raised_is_tried_again_without_its_wait_and_the_rest_follows() -> None:
@@ -33,8 +33,8 @@ def test_a_step_that_raised_is_tried_again_without_its_wait_and_the_rest_follows
     assert history(workflow)[1:] == [TWO_FAILED, ("two", "completed", "success"), THREE_WAITS]
 
 
-@pytest.mark.parametrize("straight_on", [False, True])
-def test_a_pause_while_a_step_performs_lets_it_end_and_holds_the_next(straight_on: bool) -> None:
+@pytest.mark.parametrize("inline_continuation", [False, True])
+def test_a_pause_while_a_step_performs_lets_it_end_and_holds_the_next(inline_continuation: bool) -> None:
     class PausedWithin(Free):
         @step
         def one(self) -> None:
@@ -46,12 +46,12 @@ def test_a_pause_while_a_step_performs_lets_it_end_and_holds_the_next(straight_o
 
     workflow = PausedWithin.start()
 
-    run(workflow, straight_on=straight_on)
+    run(workflow, inline_continuation=inline_continuation)
 
     assert history(workflow) == [("one", "completed", "success"), TWO_WAITS]
     assert_state(workflow, "paused")
     assert (workflow.next_step_name, workflow.pause_requested_at) == ("two", None)
-    assert active(workflow).held
+    assert active(workflow).on_hold
     assert workflow.transitioned_at is not None
     # Not dispatched: neither by a message nor by a scan.
     assert run(workflow) == 0
@@ -85,7 +85,7 @@ def test_a_resume_while_the_pause_is_only_asked_for_withdraws_it() -> None:
     workflow = run_next_step(Withdrawn.start())
 
     assert_state(workflow, "ready")
-    assert not active(workflow).held
+    assert not active(workflow).on_hold
     assert [note.action for note in workflow.operator_actions.order_by("pk")] == ["pause", "resume"]
 
 
@@ -135,7 +135,7 @@ def test_recovery_of_a_dead_process_honours_a_pause_that_was_asked_for() -> None
     assert_state(workflow, "paused")
     assert workflow.pause_requested_at is None
     assert history(workflow)[1:] == [("two", "failed", "recovered"), TWO_WAITS]
-    assert active(workflow).held
+    assert active(workflow).on_hold
 
 
 def test_a_resume_starts_the_count_of_crashes_anew() -> None:

@@ -131,7 +131,7 @@ def test_none_is_created_on_a_reattempt_of_a_step_that_was_buried_while_it_ran()
 
     workflow = Deployed.start()
 
-    run(workflow, straight_on=True)
+    run(workflow, inline_continuation=True)
 
     assert history(deployed(workflow))[0] == ("one", "completed", "reattempted")
     assert history(workflow)[1][0] == "two"

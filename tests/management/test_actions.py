@@ -169,8 +169,8 @@ def test_stranded_ones_go_on_at_another_step_after_a_pause_with_the_same_filters
 
     answer = command("geneva_skip", ready.pk)
     assert (answer.status, "Ways out: pause(), then resume_at()" in answer.err) == (1, True)
-    assert command("geneva_pause", "--stranded", "--state", "ready", "--no-input").status == 0
-    assert command("geneva_resume_at", "four", "--stranded", "--no-input").status == 0
+    assert command("geneva_pause", "--undeclared", "--state", "ready", "--no-input").status == 0
+    assert command("geneva_resume_at", "four", "--undeclared", "--no-input").status == 0
 
     for workflow in (ready, paused):
         assert_state(run_to_end(workflow), "finished")
@@ -202,7 +202,7 @@ class TestFilters:
             (["--queue", "other"], set()),
             (["--overdue", "--step", "one"], {first.pk}),
             (["--overdue", "2h"], set()),
-            (["--stranded"], set()),
+            (["--undeclared"], set()),
         ]
         for arguments, wanted in cases:
             answer = command("geneva_cancel", *arguments, "--dry-run", "--json")
@@ -212,7 +212,7 @@ class TestFilters:
         at_step, of_class, _fine = started(3)
         Workflow.objects.filter(pk=at_step.pk).update(next_step_name="gone")
         Workflow.objects.filter(pk=of_class.pk).update(type="testapp.Gone")
-        answer = command("geneva_pause", "--stranded", "--dry-run", "--json")
+        answer = command("geneva_pause", "--undeclared", "--dry-run", "--json")
         assert set(answer.json["ids"]) == {at_step.pk, of_class.pk}
 
     def test_are_carried_out_without_a_question_when_told_so(self, command: Callable[..., Any]) -> None:

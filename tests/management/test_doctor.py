@@ -104,7 +104,7 @@ def test_workflows_at_a_step_that_is_gone_are_told_by_state_with_a_way_out(
     for workflow in (ready, other, paused):
         at_a_step_that_is_gone(workflow)
 
-    (finding,) = found("stranded")
+    (finding,) = found("undeclared")
 
     assert finding.level == "warning"
     assert finding.message == (
@@ -112,11 +112,11 @@ def test_workflows_at_a_step_that_is_gone_are_told_by_state_with_a_way_out(
         "(2 ready, 1 paused)."
     )
     where = ("--type", "testapp.FiveSteps", "--step", "gone")
-    assert " ".join(where) in finding.remedy
+    assert " ".join(where) in finding.hint
     # What it says to do.
     assert command("geneva_pause", *where, "--state", "ready", "--no-input").status == 0
     assert command("geneva_resume_at", "four", *where, "--no-input").status == 0
-    assert found("stranded") == []
+    assert found("undeclared") == []
 
 
 def test_workflows_of_a_class_that_is_gone_are_told_with_a_way_out(command: Callable[..., Any]) -> None:
@@ -124,14 +124,14 @@ def test_workflows_of_a_class_that_is_gone_are_told_with_a_way_out(command: Call
     second.pause()
     Workflow.objects.filter(pk__in=[first.pk, second.pk]).update(type="testapp.Gone")
 
-    (finding,) = found("stranded")
+    (finding,) = found("undeclared")
 
     assert finding.message == (
         "2 workflows are of the class testapp.Gone, which this code does not declare (1 ready, 1 paused)."
     )
-    assert "geneva_cancel --type testapp.Gone --stranded" in finding.remedy
-    assert command("geneva_cancel", "--type", "testapp.Gone", "--stranded", "--no-input").status == 0
-    assert found("stranded") == []
+    assert "geneva_cancel --type testapp.Gone --undeclared" in finding.hint
+    assert command("geneva_cancel", "--type", "testapp.Gone", "--undeclared", "--no-input").status == 0
+    assert found("undeclared") == []
 
 
 def test_workflows_that_failed_are_counted_and_those_that_somebody_paused_are_not() -> None:
@@ -141,7 +141,7 @@ def test_workflows_that_failed_are_counted_and_those_that_somebody_paused_are_no
 
     (finding,) = found("failures")
     assert (finding.level, finding.message) == ("warning", "3 workflows are paused because a step failed.")
-    assert "geneva_list --state paused" in finding.remedy
+    assert "geneva_list --state paused" in finding.hint
 
     again.resume()
     again.pause()
@@ -182,7 +182,7 @@ def test_tables_that_are_missing_are_told_at_once_with_one_remedy(monkeypatch: p
     assert finding.message.endswith(" are missing.")
     for model in (Workflow, StepExecution, Process):
         assert model._meta.db_table in finding.message
-    assert finding.remedy == "Run migrate --database default."
+    assert finding.hint == "Run migrate --database default."
 
 
 def test_one_table_that_is_missing_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ class TestPredeploy:
         started(2)
         answer = command("geneva_predeploy", "--strict")
         assert answer.status == 0
-        assert "stranded" not in answer.out
+        assert "undeclared" not in answer.out
 
     @pytest.mark.parametrize("what", ["step", "class"])
     def test_fails_when_a_workflow_would_be_stranded(self, command: Callable[..., Any], what: str) -> None:
@@ -165,7 +165,7 @@ class TestPredeploy:
         answer = command("geneva_predeploy", "--json")
         assert answer.status == 1
         assert answer.json["strands"] is True
-        (effect,) = [each for each in answer.json["effects"] if each["kind"] == "stranded"]
+        (effect,) = [each for each in answer.json["effects"] if each["kind"] == "undeclared"]
         assert effect["workflows"] == 1
         assert effect["step"] == ("gone" if what == "step" else None)
         if what == "step":
@@ -174,7 +174,7 @@ class TestPredeploy:
             )
         else:
             assert effect["message"].startswith("1 are of this class, which this code does not declare")
-            assert "geneva_cancel --type testapp.Gone" in effect["remedy"]
+            assert "geneva_cancel --type testapp.Gone" in effect["hint"]
 
     def test_names_a_completed_step_that_now_comes_later(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()

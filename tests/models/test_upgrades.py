@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connections, migrations
+from django.db import connections, migrations, models
 from django.db.models import NOT_PROVIDED
 
 import geneva_drive.migrations
@@ -24,30 +24,46 @@ def later_migrations() -> list[Any]:
     return [module.Migration for module in modules]
 
 
-def test_pods_of_the_release_before_can_write_to_the_tables_of_the_new_one() -> None:
-    """Old code names no new column: each must be nullable or have a default in the database itself."""
-    added = [
-        operation
-        for migration in later_migrations()
-        for operation in migration.operations
-        if isinstance(operation, migrations.AddField)
-    ]
-    assert added, "a release added a column; this test looks at nothing"
-    for operation in added:
-        field = operation.field
-        assert field.null or field.db_default is not NOT_PROVIDED, f"{operation.model_name}.{operation.name}"
-
-
-def test_no_later_release_takes_away_or_narrows_what_old_pods_use() -> None:
+def harm_to_old_pods(operation: Any) -> str | None:
+    """Say what an operation does to pods of the release before, which still write and read; None if nothing."""
     forbidden = (
         migrations.RemoveField,
         migrations.RenameField,
         migrations.DeleteModel,
         migrations.RenameModel,
     )
+    if isinstance(operation, forbidden):
+        return f"{type(operation).__name__} takes away what they use"
+    if isinstance(operation, migrations.AddField):
+        # Old code names no new column.
+        field = operation.field
+        if not field.null and field.db_default is NOT_PROVIDED:
+            return f"{operation.model_name}.{operation.name} is neither nullable nor has a default in the database"
+    return None
+
+
+def test_no_later_migration_harms_the_pods_of_the_release_before() -> None:
     for migration in later_migrations():
         for operation in migration.operations:
-            assert not isinstance(operation, forbidden), (migration, operation)
+            assert harm_to_old_pods(operation) is None, (migration, operation)
+
+
+@pytest.mark.parametrize(
+    ("operation", "harmful"),
+    [
+        (migrations.AddField("workflow", "note", models.TextField()), True),
+        (migrations.AddField("workflow", "note", models.TextField(default="")), True),
+        (migrations.AddField("workflow", "note", models.TextField(null=True)), False),
+        (migrations.AddField("workflow", "note", models.TextField(db_default="")), False),
+        (migrations.RemoveField("workflow", "metadata"), True),
+        (migrations.RenameField("workflow", "metadata", "data"), True),
+        (migrations.DeleteModel("signal"), True),
+        (migrations.RenameModel("signal", "event"), True),
+    ],
+    ids=str,
+)
+def test_what_would_harm_them_is_found(operation: Any, harmful: bool) -> None:
+    assert (harm_to_old_pods(operation) is not None) is harmful
 
 
 def schema(alias: str) -> dict[str, Any]:
@@ -100,7 +116,7 @@ def test_an_upgraded_database_keeps_its_rows_and_is_the_same_as_a_fresh_one() ->
             # And as old pods go on to write it while the new release is rolled out.
             cursor.execute(
                 "INSERT INTO geneva_drive_stepexecution (workflow_id, step_name, state, queue, priority, "
-                "scheduled_for, held, handed_over, iterations, crashes, created_at) "
+                "scheduled_for, on_hold, handed_off, iterations, crashes, created_at) "
                 "SELECT id, 'first', 'scheduled', 'default', 0, created_at, %s, %s, 0, 0, created_at "
                 "FROM geneva_drive_workflow",
                 [False, False],

@@ -1,4 +1,4 @@
-"""Pause, resume, resume_at and cancel of a workflow that stands parked."""
+"""Pause, resume, resume_at and cancel of a workflow that stands waiting."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def test_a_paused_workflow_buffers_and_resume_delivers() -> None:
     workflow.signal("scanned", "while paused")
     assert signal_rows(workflow) == [("scanned", "pending", 0, 0)]
     assert active(workflow).state == "waiting"
-    assert active(workflow).held
+    assert active(workflow).on_hold
 
     workflow.resume()
 
     execution = active(workflow)
-    assert (execution.state, execution.held) == ("scheduled", False)
+    assert (execution.state, execution.on_hold) == ("scheduled", False)
     assert signal_rows(workflow) == [("scanned", "claimed", 1, 0)]
     run_to_end(workflow)
     assert ("ship", "while paused") in notes(workflow)
@@ -36,7 +36,7 @@ def test_resume_without_a_signal_waits_on() -> None:
     workflow.resume()
 
     execution = assert_waiting_for(workflow, "scanned")
-    assert not execution.held
+    assert not execution.on_hold
     assert execution.waiting_since == since
     workflow.signal("scanned")
     run_to_end(workflow)

@@ -96,9 +96,9 @@ def test_no_signal_is_lost_doubled_or_given_to_another_step(settings: Any) -> No
     assert ran == Counter(expected)
     counters = Counter(Signal.objects.values_list("name", "state", "claimed_count", "consumed_count"))
     assert counters == {("first", "consumed", 1, 1): ROUNDS, ("second", "consumed", 1, 1): ROUNDS}
-    parked = Counter(
+    waiting = Counter(
         StepExecution.objects.filter(waiting_since__isnull=False).values_list("step_name", flat=True)
     )
     # Both orders of arrival came about, or nothing was shown.
-    assert 0 < parked["one"] < ROUNDS
-    print(f"{ROUNDS} workflows; parked before their signal: {dict(parked)}")
+    assert 0 < waiting["one"] < ROUNDS
+    print(f"{ROUNDS} workflows; waiting before their signal: {dict(waiting)}")

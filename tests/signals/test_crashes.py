@@ -40,10 +40,10 @@ def test_a_step_that_is_run_again_after_a_crash_sees_the_same_signal(point: str)
 def test_what_is_given_back_keeps_its_signal() -> None:
     workflow = at_gate(Parcel)
     signal = workflow.signal("scanned", 1)
-    performance = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
-    assert performance is not None
+    claimed = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
+    assert claimed is not None
 
-    assert recovery.give_back(performance)
+    assert recovery.release(claimed)
 
     assert (active(workflow).state, active(workflow).signal_id) == ("scheduled", signal.pk)
     run_to_end(workflow)
@@ -54,11 +54,11 @@ def test_an_end_that_comes_too_late_consumes_nothing() -> None:
     workflow = at_gate(Parcel)
     workflow.signal("scanned", 1)
     runner = Runner()
-    performance = prepare.prepare(active(workflow).pk, using="default", runner=runner)
-    assert performance is not None
+    claimed = prepare.prepare(active(workflow).pk, using="default", runner=runner)
+    assert claimed is not None
     Workflow.objects.get(pk=workflow.pk).cancel()
 
-    executor.run(performance, runner)
+    executor.run(claimed, runner)
 
     assert_state(workflow, "canceled")
     assert_step(workflow, "ship", "canceled", "canceled")

@@ -12,7 +12,7 @@ from geneva_drive import StepNotDefinedError, Workflow
 from geneva_drive.definition.registry import registry
 from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.housekeeping import housekeep
-from geneva_drive.housekeeping.waiting_steps import wake_parked
+from geneva_drive.housekeeping.waiting_steps import wake_waiting
 from geneva_drive.testing import (
     assert_state,
     assert_step,
@@ -82,8 +82,8 @@ def undeploy() -> None:
     registry._classes.pop("testapp.Shipment")
 
 
-def parked() -> Workflow:
-    """Return a workflow that stands parked at ``ship``."""
+def waiting() -> Workflow:
+    """Return a workflow that stands waiting at ``ship``."""
     workflow: Workflow = run_to_end(deploy(WAITS).start())
     assert_waiting_for(workflow, "paid")
     return workflow
@@ -99,10 +99,10 @@ def fresh(workflow: Workflow) -> Workflow:
 
 
 def test_housekeeping_releases_a_workflow_that_is_parked_on_a_gravestone() -> None:
-    workflow = parked()
+    workflow = waiting()
     deploy(GRAVESTONE)
 
-    assert wake_parked("default") == 1
+    assert wake_waiting("default") == 1
 
     assert_step(workflow, "ship", "skipped", "skipped")
     workflow = run_to_end(fresh(workflow))
@@ -111,7 +111,7 @@ def test_housekeeping_releases_a_workflow_that_is_parked_on_a_gravestone() -> No
 
 
 def test_a_workflow_parked_on_a_last_gravestone_finishes() -> None:
-    workflow = parked()
+    workflow = waiting()
     deploy(LAST_IS_GRAVESTONE)
 
     housekeep()
@@ -121,10 +121,10 @@ def test_a_workflow_parked_on_a_last_gravestone_finishes() -> None:
 
 
 def test_resume_releases_a_paused_workflow_that_is_parked_on_a_gravestone() -> None:
-    workflow = parked()
+    workflow = waiting()
     workflow.pause()
     deploy(GRAVESTONE)
-    assert wake_parked("default") == 0, "it is paused: a person decides"
+    assert wake_waiting("default") == 0, "it is paused: a person decides"
 
     fresh(workflow).resume()
 
@@ -135,7 +135,7 @@ def test_resume_releases_a_paused_workflow_that_is_parked_on_a_gravestone() -> N
 
 
 def test_a_gravestone_settles_a_signal_that_is_attached() -> None:
-    workflow = parked()
+    workflow = waiting()
     workflow.signal("paid")
     deploy(GRAVESTONE)
 
@@ -146,7 +146,7 @@ def test_a_gravestone_settles_a_signal_that_is_attached() -> None:
 
 
 def test_a_timeout_no_longer_counts_on_a_gravestone() -> None:
-    workflow = parked()
+    workflow = waiting()
     deploy(GRAVESTONE)
 
     with travel(LATE):
@@ -157,7 +157,7 @@ def test_a_timeout_no_longer_counts_on_a_gravestone() -> None:
 
 
 def test_a_signal_to_a_workflow_parked_on_a_gravestone_releases_it() -> None:
-    workflow = parked()
+    workflow = waiting()
     deploy(GRAVESTONE)
 
     fresh(workflow).signal("anything")
@@ -183,10 +183,10 @@ def test_resume_past_a_gravestone_settles_what_its_failed_attempt_had() -> None:
 
 
 def test_housekeeping_wakes_a_step_that_no_longer_waits() -> None:
-    workflow = parked()
+    workflow = waiting()
     deploy(NO_LONGER_WAITS)
 
-    assert wake_parked("default") == 1
+    assert wake_waiting("default") == 1
 
     assert active(workflow).state == "scheduled"
     run_to_end(fresh(workflow))
@@ -194,11 +194,11 @@ def test_housekeeping_wakes_a_step_that_no_longer_waits() -> None:
 
 
 def test_housekeeping_wakes_a_step_whose_new_signal_is_there_already() -> None:
-    workflow = parked()
+    workflow = waiting()
     workflow.signal("settled")
     deploy(WAITS_FOR_ANOTHER)
 
-    assert wake_parked("default") == 1
+    assert wake_waiting("default") == 1
 
     run_to_end(fresh(workflow))
     assert_state(workflow, "finished")
@@ -206,10 +206,10 @@ def test_housekeeping_wakes_a_step_whose_new_signal_is_there_already() -> None:
 
 
 def test_housekeeping_leaves_a_step_whose_signal_is_not_there() -> None:
-    workflow = parked()
+    workflow = waiting()
     workflow.signal("unrelated")
 
-    assert wake_parked("default") == 0
+    assert wake_waiting("default") == 0
 
     assert_waiting_for(workflow, "paid")
 
@@ -217,14 +217,14 @@ def test_housekeeping_leaves_a_step_whose_signal_is_not_there() -> None:
 def test_housekeeping_finds_them_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geneva_drive.housekeeping.waiting_steps._PAGE", 2)
     for _ in range(5):
-        parked()
+        waiting()
     deploy(NO_LONGER_WAITS)
 
-    assert wake_parked("default") == 5
+    assert wake_waiting("default") == 5
 
 
 def test_a_sender_with_the_new_code_wakes_a_step_that_no_longer_waits() -> None:
-    workflow = parked()
+    workflow = waiting()
     deploy(NO_LONGER_WAITS)
 
     fresh(workflow).signal("whatever")
@@ -234,7 +234,7 @@ def test_a_sender_with_the_new_code_wakes_a_step_that_no_longer_waits() -> None:
 
 
 def test_what_is_attached_stays_attached_when_the_step_waits_for_something_else() -> None:
-    workflow = parked()
+    workflow = waiting()
     workflow.signal("paid")
     deploy(WAITS_FOR_ANOTHER)
 
@@ -245,7 +245,7 @@ def test_what_is_attached_stays_attached_when_the_step_waits_for_something_else(
 
 
 def test_a_renamed_step_is_met_under_its_old_name() -> None:
-    workflow = parked()
+    workflow = waiting()
     deploy(RENAMED)
 
     fresh(workflow).signal("paid")
@@ -260,7 +260,7 @@ def test_a_renamed_step_is_met_under_its_old_name() -> None:
 
 @pytest.mark.parametrize("old_code", [WITHOUT, None], ids=["step unknown", "class unknown"])
 def test_a_sender_that_does_not_know_the_step_lets_the_gate_decide(old_code: str | None) -> None:
-    workflow = parked()
+    workflow = waiting()
     undeploy() if old_code is None else deploy(old_code)
 
     fresh(workflow).signal("paid", 1)
@@ -275,7 +275,7 @@ def test_a_sender_that_does_not_know_the_step_lets_the_gate_decide(old_code: str
 
 
 def test_a_step_that_was_woken_in_vain_parks_again_with_its_old_deadline() -> None:
-    workflow = parked()
+    workflow = waiting()
     before = active(workflow)
     deploy(WITHOUT)
     fresh(workflow).signal("unrelated")
@@ -289,7 +289,7 @@ def test_a_step_that_was_woken_in_vain_parks_again_with_its_old_deadline() -> No
 
 
 def test_a_signal_while_paused_is_delivered_by_code_that_knows() -> None:
-    workflow = parked()
+    workflow = waiting()
     workflow.pause()
     undeploy()
     fresh(workflow).signal("paid")
@@ -310,7 +310,7 @@ def test_a_signal_while_paused_is_delivered_by_code_that_knows() -> None:
 
 @pytest.mark.parametrize("old_code", [WITHOUT, None], ids=["step unknown", "class unknown"])
 def test_code_that_does_not_know_the_step_leaves_its_deadline_for_the_grace(old_code: str | None) -> None:
-    workflow = parked()
+    workflow = waiting()
     undeploy() if old_code is None else deploy(old_code)
 
     with travel(LATE):
@@ -327,7 +327,7 @@ def test_code_that_does_not_know_the_step_leaves_its_deadline_for_the_grace(old_
 
 
 def test_code_that_knows_the_step_acts_within_the_grace_of_code_that_does_not() -> None:
-    workflow = parked()
+    workflow = waiting()
     with travel(LATE):
         deploy(WITHOUT)
         assert expire_due("default") == 0
@@ -339,7 +339,7 @@ def test_code_that_knows_the_step_acts_within_the_grace_of_code_that_does_not() 
 
 
 def test_a_deadline_of_a_step_that_no_longer_waits_only_wakes_it() -> None:
-    workflow = parked()
+    workflow = waiting()
     deploy(NO_LONGER_WAITS)
 
     with travel(LATE):
@@ -351,9 +351,9 @@ def test_a_deadline_of_a_step_that_no_longer_waits_only_wakes_it() -> None:
 
 
 def test_code_without_the_class_does_not_touch_what_is_parked() -> None:
-    workflow = parked()
+    workflow = waiting()
     undeploy()
 
-    assert wake_parked("default") == 0
+    assert wake_waiting("default") == 0
 
     assert active(workflow).state == "waiting"

@@ -27,14 +27,14 @@ def _full_tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None
         tables.fill(400)
         now = clock.now()
         soon, before = now + timedelta(days=3), now - timedelta(days=3)
-        # Parked: without a deadline, before it, held after it, and ten whose deadline has passed.
+        # Waiting: without a deadline, before it, held after it, and ten whose deadline has passed.
         for count, deadline, held in (
             (400, None, False),
             (400, soon, False),
             (400, before, True),
             (10, before, False),
         ):
-            tables._write(count, "paused" if held else "ready", "waiting", now, now, held=held)
+            tables._write(count, "paused" if held else "ready", "waiting", now, now, on_hold=held)
             written = StepExecution.objects.order_by("-pk").values_list("pk", flat=True)[:count]
             StepExecution.objects.filter(pk__in=list(written)).update(
                 wait_deadline=None if deadline is None else clock.local(deadline)

@@ -36,7 +36,7 @@ ERROR = "geneva_drive.exceptions.SignalWaitTimeout"
 
 
 def age(workflow: Workflow, by: timedelta) -> None:
-    """Let the workflow have been parked for so much longer, for processes that cannot travel."""
+    """Let the workflow have been waiting for so much longer, for processes that cannot travel."""
     execution = active(workflow)
     assert execution.waiting_since is not None
     assert execution.wait_deadline is not None

@@ -138,7 +138,7 @@ def test_the_same_key_twice_in_one_block_leaves_it_usable(isolation: str) -> Non
 
 
 @SERVERS
-@pytest.mark.parametrize("stage", ["before its gate", "parked", "paused", "finished", "canceled"])
+@pytest.mark.parametrize("stage", ["before its gate", "waiting", "paused", "finished", "canceled"])
 def test_a_key_that_was_delivered_after_the_blocks_snapshot_leaves_it_usable(
     isolation: str, stage: str
 ) -> None:

@@ -29,7 +29,7 @@ def fill(count: int) -> None:
     _write(count, "finished", "completed", now - 90 * moment, now, transitioned_at=now - 10 * moment)
     _write(10, "finished", "completed", now, now, transitioned_at=now - timedelta(days=100))
     _write(count, "ready", "scheduled", now + timedelta(days=30), now)
-    _write(count, "paused", "scheduled", now - timedelta(days=2), now, held=True)
+    _write(count, "paused", "scheduled", now - timedelta(days=2), now, on_hold=True)
     _write(count, "performing", "in_progress", now - moment, now, process=alive, started_at=now)
     _write(10, "performing", "in_progress", now - moment, now, process=dead, started_at=now)
     _write(10, "performing", "in_progress", now - moment, now, started_at=now - timedelta(days=2))
@@ -63,7 +63,7 @@ def _write(
     now: datetime,
     *,
     transitioned_at: datetime | None = None,
-    held: bool = False,
+    on_hold: bool = False,
     process: Process | None = None,
     started_at: datetime | None = None,
 ) -> None:
@@ -91,7 +91,7 @@ def _write(
                 state=execution_state,
                 queue="default",
                 scheduled_for=clock.local(due),
-                held=held,
+                on_hold=on_hold,
                 process=process,
                 attempt_token=uuid4() if execution_state == "in_progress" else None,
                 started_at=clock.local(started_at) if started_at else None,

@@ -14,11 +14,11 @@ from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import clock, step
 from geneva_drive.execution import executor, prepare, recovery
-from geneva_drive.execution.perform import Performance
+from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.execution.runner import Runner
 from geneva_drive.models import StepExecution, Workflow
 from geneva_drive.worker import claiming
-from geneva_drive.worker.claiming import Outlook, is_anything_due
+from geneva_drive.worker.claiming import CandidateCache, is_anything_due
 from tests.worker.support import TRACE, Base, active
 
 T = TypeVar("T")
@@ -36,8 +36,10 @@ class _Named(Runner):
 
 def claim(
     limit: int = 1, *, queues: list[str] | None = None, runner: Runner | None = None
-) -> list[Performance]:
-    return list(claiming.claim("default", claiming.Outlook("default", queues), limit, runner or _Named()))
+) -> list[ClaimedExecution]:
+    return list(
+        claiming.claim("default", claiming.CandidateCache("default", queues), limit, runner or _Named())
+    )
 
 
 class ClaimedPlain(Base):
@@ -64,14 +66,14 @@ def test_what_is_claimed_is_in_progress_and_names_its_process(kind: type[Base]) 
     workflow = kind.start()
     runner = _Named()
 
-    (performance,) = claim(runner=runner)
+    (claimed,) = claim(runner=runner)
 
     row = active(workflow)
     assert row.state == "in_progress"
     assert row.process_id == runner.process_id
-    assert row.attempt_token == performance.token
+    assert row.attempt_token == claimed.token
     assert row.started_at is not None
-    assert not row.handed_over
+    assert not row.handed_off
     workflow.refresh_from_db()
     assert (workflow.state, workflow.current_step_name) == ("performing", "only")
     assert claim() == []
@@ -105,8 +107,8 @@ def test_a_step_that_is_not_plain_is_not_passed_by_plain_ones() -> None:
     now = clock.now()
     first = ClaimedAsking.start(at=now - timedelta(minutes=2))
     ClaimedPlain.start(at=now - timedelta(minutes=1))
-    (performance,) = claim(1)
-    assert performance.workflow.pk == first.pk
+    (claimed,) = claim(1)
+    assert claimed.workflow.pk == first.pk
 
 
 def test_queues_of_one_priority_take_turns() -> None:
@@ -128,7 +130,7 @@ def test_only_the_queues_that_are_served(kind: type[Base]) -> None:
 
 def test_work_on_a_queue_that_is_new_is_found_although_others_are_remembered() -> None:
     """Given that the worker knows of one queue, what woke it for another is found at once."""
-    known = Outlook("default", None)
+    known = CandidateCache("default", None)
     ClaimedPlain.start(job_options={"queue": "a"})
     assert len(list(claiming.claim("default", known, 1, _Named()))) == 1
     new = ClaimedPlain.start(job_options={"queue": "b"})
@@ -138,13 +140,13 @@ def test_work_on_a_queue_that_is_new_is_found_although_others_are_remembered() -
 def test_what_was_seen_is_claimed_without_another_look(kind: type[Base]) -> None:
     """Given several rows due, the first claim looks, and those that follow at once begin the next ones."""
     workflows = [kind.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(4)]
-    outlook = Outlook("default", None)
+    candidates = CandidateCache("default", None)
 
     found: list[Any] = []
     looks = []
     for _ in workflows:
         with CaptureQueriesContext(connection) as queries:
-            found += claiming.claim("default", outlook, 1, _Named())
+            found += claiming.claim("default", candidates, 1, _Named())
         # The look is the one that asks for workflows and executions together.
         looks.append(sum(" JOIN " in query["sql"] for query in queries))
 
@@ -157,14 +159,14 @@ def test_what_was_seen_and_is_not_due_any_more_is_left_alone(kind: type[Base]) -
     first, paused, later, canceled, last = (
         kind.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(5)
     )
-    outlook = Outlook("default", None)
-    (performance,) = claiming.claim("default", outlook, 1, _Named())
-    assert performance.workflow.pk == first.pk
+    candidates = CandidateCache("default", None)
+    (claimed,) = claiming.claim("default", candidates, 1, _Named())
+    assert claimed.workflow.pk == first.pk
     paused.pause()
     later.reschedule(clock.now() + timedelta(days=1))
     canceled.cancel()
 
-    found = [each.workflow.pk for each in claiming.claim("default", outlook, 5, _Named())]
+    found = [each.workflow.pk for each in claiming.claim("default", candidates, 5, _Named())]
 
     assert found == [last.pk]
     assert {active(each).state for each in (paused, later)} == {"scheduled"}
@@ -174,7 +176,7 @@ def test_those_who_have_seen_the_same_share_it(kind: type[Base], monkeypatch: py
     """Given two workers with the same rows in mind, each row goes to one of them, and none is left."""
     monkeypatch.setattr(claiming, "_PAGE", 3)
     workflows = {kind.start().pk for _ in range(12)}
-    outlooks = [Outlook("default", None), Outlook("default", None)]
+    outlooks = [CandidateCache("default", None), CandidateCache("default", None)]
 
     found: list[Any] = []
     for number in (0, 1, 1, 0, 0, 1, 0):
@@ -201,8 +203,8 @@ def test_of_five_one_of_an_unknown_class_the_other_four_run() -> None:
     workflows = [ClaimedPlain.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(5)]
     Workflow.objects.filter(pk=workflows[1].pk).update(type="workshop.Gone")
 
-    for performance in claim(5):
-        executor.run(performance, Runner())
+    for claimed in claim(5):
+        executor.run(claimed, Runner())
 
     assert [workflows[number].pk for number in (0, 2, 3, 4)] == TRACE
     deferred = active(workflows[1])
@@ -241,9 +243,9 @@ def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(
 
 def test_what_was_not_begun_goes_back_and_is_no_crash(kind: type[Base]) -> None:
     workflow = kind.start()
-    (performance,) = claim()
+    (claimed,) = claim()
 
-    assert recovery.give_back(performance)
+    assert recovery.release(claimed)
 
     row = active(workflow)
     assert (row.state, row.crashes, row.process_id, row.attempt_token) == ("scheduled", 0, None, None)
@@ -257,9 +259,9 @@ def test_what_was_not_begun_goes_back_and_is_no_crash(kind: type[Base]) -> None:
 def test_giving_back_is_fenced_by_the_token(kind: type[Base]) -> None:
     """Given that somebody else has begun it anew meanwhile, nothing is given back."""
     workflow = kind.start()
-    (performance,) = claim()
+    (claimed,) = claim()
     StepExecution.objects.filter(workflow=workflow).update(attempt_token=uuid4())
-    assert not recovery.give_back(performance)
+    assert not recovery.release(claimed)
     assert active(workflow).state == "in_progress"
 
 
@@ -268,12 +270,12 @@ def test_giving_back_honours_a_pause_and_a_cancel() -> None:
     performances = {each.workflow.pk: each for each in claim(2)}
     paused.pause()
     canceled.cancel()
-    for performance in performances.values():
-        recovery.give_back(performance)
+    for claimed in performances.values():
+        recovery.release(claimed)
     paused.refresh_from_db()
     assert paused.state == "paused"
     assert paused.pause_requested_at is None
-    assert (active(paused).state, active(paused).held) == ("scheduled", True)
+    assert (active(paused).state, active(paused).on_hold) == ("scheduled", True)
     assert [row.state for row in canceled.executions.all()] == ["canceled"]
 
 

@@ -222,9 +222,9 @@ def test_a_process_that_missed_its_lease_starts_nothing_until_it_has_beaten(sett
 
         # Claimed, and the lease was missed before the body began: given back, not begun.
         worker.heartbeat._last_beat -= 601
-        performance = worker._pool._todo.get_nowait()
-        assert performance is not None
-        assert executor.run(performance, worker._runner(has_place=True)) == 0
+        claimed = worker._pool._todo.get_nowait()
+        assert claimed is not None
+        assert executor.run(claimed, worker._runner(has_place=True)) == 0
         assert TRACE == []
         assert active(workflow).state == "scheduled"
     finally:
@@ -239,10 +239,10 @@ def test_a_place_of_the_budget_that_was_not_used_comes_back(settings: Any) -> No
     row = StepExecution.objects.scheduled().get()
     worker.heartbeat.start()
     try:
-        assert runner.may_go_on(row, "default")
-        assert runner.may_go_on(row, "default")
+        assert runner.may_continue_inline(row, "default")
+        assert runner.may_continue_inline(row, "default")
         assert worker._budget.left == 2
-        assert not runner.may_go_on(row, "another")
+        assert not runner.may_continue_inline(row, "another")
         runner.close()
         assert worker._budget.left == 3
     finally:

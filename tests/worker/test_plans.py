@@ -134,7 +134,7 @@ def test_the_one_ongoing_workflow_of_a_hero() -> None:
 def test_a_claim_reads_no_table_as_a_whole() -> None:
     """Every query of one claim, from the first look to the rows in progress."""
     found = plans(
-        lambda: next(claiming.claim("default", claiming.Outlook("default", None), 1, Runner()), None)
+        lambda: next(claiming.claim("default", claiming.CandidateCache("default", None), 1, Runner()), None)
     )
     assert len(found) >= 4
     for plan in found:

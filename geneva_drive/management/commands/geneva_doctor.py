@@ -13,7 +13,7 @@ from geneva_drive.reports.doctor import examine
 
 class Command(LookingCommand):
     help = (
-        "Look at tables, hero key, settings, dispatcher, processes, clocks and rows, and name a remedy for each "
+        "Look at tables, hero key, settings, dispatcher, processes, clocks and rows, and name a hint for each "
         "finding. It only reads. Exit status: 0 no error, 1 errors (with --strict also warnings), 2 wrong use."
     )
 
@@ -28,8 +28,8 @@ class Command(LookingCommand):
         else:
             for finding in findings:
                 self.stdout.write(f"[{finding.level}] {finding.subject}: {finding.message}")
-                if finding.remedy:
-                    self.stdout.write(f"    {finding.remedy}")
+                if finding.hint:
+                    self.stdout.write(f"    {finding.hint}")
         bad = {"error", "warning"} if options["strict"] else {"error"}
         if any(finding.level in bad for finding in findings):
             raise SystemExit(FAILED)

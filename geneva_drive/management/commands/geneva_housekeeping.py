@@ -14,7 +14,7 @@ _LABELS = {
     "recovered": "executions recovered",
     "fed": "executions dispatched near their time",
     "redispatched": "executions dispatched again",
-    "woken": "parked executions moved on",
+    "woken": "waiting executions moved on",
     "expired": "signals not waited for any longer",
     "processes": "dead processes removed",
     "workflows": "workflows deleted",

@@ -11,7 +11,7 @@ from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option
 from geneva_drive.predeploy import look_ahead
 
 _TITLES = {
-    "stranded": "Would be stranded",
+    "undeclared": "Would be undeclared",
     "deferred": "Would be deferred",
     "repeated": "Would be done again",
     "skipped": "Would be skipped",
@@ -22,7 +22,7 @@ _TITLES = {
 class Command(LookingCommand):
     help = (
         "Say what this code would do to the workflows in flight. Run it with the new code against the live "
-        "database, before the deploy; it only reads. Exit status: 0 nothing is stranded, 1 something would be "
+        "database, before the deploy; it only reads. Exit status: 0 nothing is undeclared, 1 something would be "
         "(with --strict also deferred or repeated), 2 wrong use."
     )
 
@@ -39,8 +39,8 @@ class Command(LookingCommand):
             for kind, title in _TITLES.items():
                 for effect in found.of(kind):
                     self.stdout.write(f"{title}: {effect.type}: {effect.message}")
-                    if effect.remedy:
-                        self.stdout.write(f"    {effect.remedy}")
+                    if effect.hint:
+                        self.stdout.write(f"    {effect.hint}")
             if not found.effects:
                 self.stdout.write("Every workflow in flight knows its way in this code.")
         if found.strands or (options["strict"] and found.warns):

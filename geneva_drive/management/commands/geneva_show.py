@@ -13,7 +13,7 @@ from geneva_drive.models.hero import hero_label
 from geneva_drive.models.records import Signal
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
-from geneva_drive.reports.history import Story, tell
+from geneva_drive.reports.history import Timeline, tell
 
 _MOST_SIGNALS = 200
 
@@ -35,17 +35,17 @@ class Command(LookingCommand):
         workflow = Workflow.objects.using(using).filter(pk=key).first()
         if workflow is None:
             raise CommandError(f"There is no workflow {key} in {using!r}.", returncode=FAILED)
-        story = tell(workflow)
+        timeline = tell(workflow)
         rows = Signal.objects.using(using).filter(workflow_id=workflow.pk)
         signals = list(rows.latest_first()[:_MOST_SIGNALS])[::-1]
         if options["json"]:
-            self.write_json(_value(story, signals))
+            self.write_json(_value(timeline, signals))
         else:
-            show(story, signals, self.stdout, errors=options["errors"])
+            show(timeline, signals, self.stdout, errors=options["errors"])
 
 
-def _value(story: Story, signals: list[Signal]) -> dict[str, Any]:
-    workflow = story.workflow
+def _value(timeline: Timeline, signals: list[Signal]) -> dict[str, Any]:
+    workflow = timeline.workflow
     return {
         "id": workflow.pk,
         "type": workflow.type,
@@ -60,11 +60,11 @@ def _value(story: Story, signals: list[Signal]) -> dict[str, Any]:
                 "formerly": line.former_name,
                 "attempts": len(line.attempts),
             }
-            for line in story.steps
+            for line in timeline.steps
         ],
-        "attempts": [_row(each) for each in story.attempts],
+        "attempts": [_row(each) for each in timeline.attempts],
         "signals": [_row(each) for each in signals],
-        "actions": [_row(each) for each in story.actions],
+        "actions": [_row(each) for each in timeline.actions],
     }
 
 
