@@ -126,7 +126,7 @@ WITH w AS (
 ), i AS (
     INSERT INTO geneva_drive_stepexecution
         (workflow_id, step_name, state, queue, priority, scheduled_for, started_at, attempt_token, handed_off,
-         held, iterations, crashes, created_at)
+         on_hold, iterations, crashes, created_at)
     SELECT u.id, %(step)s, 'in_progress', 'default', 0, now(), now(), %(following)s, true, false, 0, 0, now()
     FROM u RETURNING id
 )

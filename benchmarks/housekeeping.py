@@ -141,7 +141,7 @@ def _insert(
         f"""WITH p AS (SELECT {owner} AS ids)
             INSERT INTO geneva_drive_stepexecution
                 (workflow_id, step_name, state, queue, priority, scheduled_for, started_at, process_id,
-                 attempt_token, held, handed_off, iterations, crashes, created_at)
+                 attempt_token, on_hold, handed_off, iterations, crashes, created_at)
             SELECT {first} + n, 'one', '{execution_state}', 'default', 0, now(), {started},
                 p.ids[1 + n % 20], gen_random_uuid(), false, false, 0, 0, now()
             FROM p, generate_series(1, {count}) AS numbers(n), generate_series(1, {executions})"""

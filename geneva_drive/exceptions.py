@@ -24,13 +24,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import IntegrityError
-
-if TYPE_CHECKING:
-    from geneva_drive.models.workflow import Workflow
 
 __all__ = [
     "AlreadyOngoingError",
@@ -83,7 +80,7 @@ class AlreadyOngoingError(GenevaDriveError, IntegrityError):
         The existing workflow, or None when it ended before it could be read.
     """
 
-    def __init__(self, message: str, *, workflow: Workflow | None = None) -> None:
+    def __init__(self, message: str, *, workflow: Any | None = None) -> None:
         super().__init__(message)
         self.workflow = workflow
 

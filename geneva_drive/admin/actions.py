@@ -21,13 +21,6 @@ from geneva_drive.states import ACTIVE, ENDED, ONGOING, ExecutionState, Workflow
 from geneva_drive.workflows import perform
 
 if TYPE_CHECKING:
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["ACTIONS", "BY_NAME", "Action", "act_on", "forecast", "why_not"]
-
-
-if TYPE_CHECKING:
     Applies = Callable[[Workflow, StepExecution | None], bool]
 
 

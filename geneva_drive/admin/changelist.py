@@ -25,9 +25,6 @@ from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection, errors_named
 from geneva_drive.states import ACTIVE, ExecutionState, WorkflowState
 
-__all__ = ["KNOWN", "faults", "selection_of", "MOST", "CappedPaginator", "WorkflowChangeList"]
-
-
 KNOWN = frozenset([*(str(each.parameter_name) for each in FILTERS), *IGNORED_PARAMS, SEARCH_VAR, PAGE_VAR])
 """Parameters that mean something here."""
 

@@ -23,25 +23,12 @@ from geneva_drive import clock
 from geneva_drive.admin.forms import editor_media
 from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import HeroModelGone
+from geneva_drive.models.workflow import Workflow
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
 
     from geneva_drive.admin.workflow_admin import WorkflowAdmin
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = [
-    "as_json",
-    "hero_link",
-    "in_words",
-    "pill",
-    "relative",
-    "tone",
-    "type_name",
-    "whole_seconds",
-    "page",
-    "user_name",
-]
 
 
 _TONES = {

@@ -20,8 +20,6 @@ from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
-__all__ = ["FILTERS"]
-
 _CHOICES = 100
 _NEWEST_PAUSED = 500
 

@@ -17,18 +17,6 @@ from geneva_drive.exceptions import GenevaDriveError, StepConfigurationError
 from geneva_drive.serialization import encode
 from geneva_drive.workflows import BulkAction
 
-__all__ = [
-    "JSONTextarea",
-    "editor_media",
-    "possible_heroes",
-    "NeededReasonForm",
-    "ReasonForm",
-    "RescheduleForm",
-    "ResumeAtForm",
-    "SignalForm",
-    "StartForm",
-]
-
 
 class JSONTextarea(forms.Textarea):
     """A text area that our script turns into the editor.

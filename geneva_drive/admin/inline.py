@@ -20,8 +20,6 @@ from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
 from geneva_drive.states import ACTIVE
 
-__all__ = ["WorkflowInline"]
-
 
 class WorkflowInline(GenericTabularInline):
     """Add it to ``inlines`` of your model's admin: the object's latest workflows, why they are where they are,

@@ -32,7 +32,6 @@ from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 if TYPE_CHECKING:
     from geneva_drive.admin.workflow_admin import WorkflowAdmin
 
-__all__ = ["overview", "removed_steps"]
 
 _MOST_PROCESSES = 100
 _MOST_IN_HAND = 1000

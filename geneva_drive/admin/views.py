@@ -24,6 +24,7 @@ from geneva_drive.admin.actions import BY_NAME, Action, act_on, forecast, why_no
 from geneva_drive.admin.changelist import selection_of
 from geneva_drive.admin.display import page, user_name
 from geneva_drive.admin.forms import ResumeAtForm, StartForm
+from geneva_drive.definition.collection import StepCollection, StepDefinition
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import GenevaDriveError
@@ -36,10 +37,6 @@ from geneva_drive.workflows import BulkAction, start_for_operator
 
 if TYPE_CHECKING:
     from geneva_drive.admin.workflow_admin import WorkflowAdmin
-    from geneva_drive.definition.collection import StepCollection, StepDefinition
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["choices", "act_on_many", "act_on_one", "ask_many", "start"]
 
 
 _LISTED = 20

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
@@ -25,11 +26,6 @@ from geneva_drive.definition.registry import registry
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import search
 from geneva_drive.states import ExecutionState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["WorkflowAdmin"]
 
 
 def _bulk(action: Action) -> Callable[[Any, HttpRequest, Any], HttpResponseBase]:

@@ -16,20 +16,15 @@ from geneva_drive.admin.display import as_json, hero_link, in_words, pill, relat
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.records import Signal
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
 from geneva_drive.reports.history import Chain, Progress, Timeline, TimelineStep, chains, duration_of, tell
 from geneva_drive.states import ExecutionState, SignalState, WorkflowState
 from geneva_drive.workflows import BulkAction
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from geneva_drive.admin.workflow_admin import WorkflowAdmin
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-    from geneva_drive.reports.history import Timeline
-
-__all__ = ["Attempt", "attempts", "progress_in_words", "workflow_page"]
 
 
 _LONGEST_MESSAGE = 120

@@ -13,8 +13,6 @@ from geneva_drive.definition.policies import DeclaredHandler, DeclaredPolicies
 from geneva_drive.definition.steps import DeclaredStep
 from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Place, checked_duration
 
-__all__ = ["Declaration", "declarations_in", "without_declarations", "ClassBody"]
-
 
 @dataclass(frozen=True, slots=True)
 class Declaration:

@@ -19,18 +19,6 @@ from geneva_drive.definition.steps import DeclaredStep
 from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Place, problem_with_function
 from geneva_drive.exceptions import StepConfigurationError
 
-__all__ = [
-    "HOOKS",
-    "ClassDefinition",
-    "LONGEST_STEP_NAME",
-    "Collected",
-    "collect",
-    "define_condition",
-    "define_step",
-    "put_in_order",
-]
-
-
 HOOKS = ("before_step", "after_step", "around_step")
 
 

@@ -13,9 +13,6 @@ from geneva_drive.definition.policies import Policy
 from geneva_drive.definition.validation import Location
 from geneva_drive.exceptions import StepNotDefinedError
 
-__all__ = ["OnCrash", "OnTimeout", "StepDefinition", "StepCollection"]
-
-
 OnCrash = Literal["reattempt", "pause", "cancel"]
 OnTimeout = Literal["skip", "cancel", "pause"]
 

@@ -23,8 +23,6 @@ from geneva_drive.definition.validation import (
     problem_with_signature,
 )
 
-__all__ = ["Condition", "DeclaredCondition", "cancel_if", "checked_condition"]
-
 Test = Callable[[Any], object]
 F = TypeVar("F", bound=Test)
 

@@ -19,23 +19,6 @@ from geneva_drive.definition.policies import LEAST_UNLIMITED_WAIT, Policy, Polic
 from geneva_drive.exceptions import StepConfigurationError
 from geneva_drive.states import ExecutionState, Outcome
 
-__all__ = [
-    "Match",
-    "find_policy",
-    "CANCELED_MEANWHILE",
-    "CANCEL_CONDITION",
-    "Decision",
-    "ErrorRecord",
-    "HERO_MISSING",
-    "PASSED_OVER",
-    "SUCCESS",
-    "Then",
-    "decide_crash",
-    "decide_error",
-    "decide_flow",
-    "decide_handled",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Match:

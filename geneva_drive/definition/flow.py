@@ -11,8 +11,6 @@ from datetime import timedelta
 
 from geneva_drive.definition.validation import checked_duration
 
-__all__ = ["Cancel", "Finish", "FlowControl", "Pause", "Reattempt", "Skip", "Suspend", "is_failure", "unwrap"]
-
 
 class FlowControl(BaseException):
     """A step's decision about its workflow, on the way from the step's body to the executor.

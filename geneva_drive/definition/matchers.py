@@ -16,19 +16,6 @@ from asgiref.sync import iscoroutinefunction
 from geneva_drive.definition.validation import problem_with_signature
 from geneva_drive.exceptions import InvalidSignalError, StepConfigurationError
 
-__all__ = [
-    "LONGEST_IDEMPOTENCY_KEY",
-    "LONGEST_SIGNAL_NAME",
-    "Matcher",
-    "SignalMatcher",
-    "check_storable",
-    "checked_matcher",
-    "checked_signal_name",
-    "describe",
-    "name_to_look_for",
-    "signal_matches",
-]
-
 LONGEST_SIGNAL_NAME: Final = 150
 """Characters. What the column holds."""
 

@@ -15,20 +15,6 @@ from geneva_drive.definition.policy_checks import checked_step_policies
 from geneva_drive.definition.validation import Blueprint, Place, checked_duration
 from geneva_drive.exceptions import StepConfigurationError
 
-__all__ = [
-    "JOB_OPTIONS",
-    "checked_priority",
-    "checked_queue",
-    "merge",
-    "validate",
-    "CRASH_ACTIONS",
-    "RESUMABLE_OPTIONS",
-    "STEP_OPTIONS",
-    "TIMEOUT_ACTIONS",
-    "checked_step_options",
-]
-
-
 LONGEST_QUEUE_NAME: Final = 100
 """Characters."""
 

@@ -29,8 +29,6 @@ from geneva_drive.definition.validation import (
     problem_with_signature,
 )
 
-__all__ = ["checked_class_policies", "checked_handler", "checked_policy", "checked_step_policies"]
-
 ACTIONS: Final = tuple(str(action) for action in PolicyAction)
 TERMINAL_ACTIONS: Final = tuple(action for action in ACTIONS if action != PolicyAction.REATTEMPT)
 REPORTS: Final = tuple(str(report) for report in Report)

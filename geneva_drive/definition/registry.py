@@ -11,8 +11,6 @@ from typing import Any
 
 from geneva_drive.exceptions import StepConfigurationError
 
-__all__ = ["Registry", "registry"]
-
 
 class Registry:
     """The workflow classes by the types that rows have, present and former."""

@@ -12,20 +12,6 @@ from geneva_drive.definition.matchers import Matcher
 from geneva_drive.definition.policies import Action, ExceptionPolicy
 from geneva_drive.definition.validation import MISSING, Declared, Location, caller_location, location_of
 
-__all__ = [
-    "DeclaredStep",
-    "PendingStep",
-    "ResumableOptions",
-    "ResumableSeriesOptions",
-    "ResumableStepDecorator",
-    "SeriesOptions",
-    "StepDecorator",
-    "StepOptions",
-    "removed_step",
-    "resumable_step",
-    "step",
-]
-
 
 class DeclaredStep(Declared):
     """What stands in a class body until the metaclass has read it.

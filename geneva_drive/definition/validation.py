@@ -10,21 +10,6 @@ from typing import Any
 
 from geneva_drive.exceptions import StepConfigurationError
 
-__all__ = [
-    "Declared",
-    "location_of",
-    "MISSING",
-    "Blueprint",
-    "Location",
-    "Place",
-    "caller_location",
-    "linearize",
-    "LONGEST",
-    "checked_duration",
-    "problem_with_function",
-    "problem_with_signature",
-]
-
 
 class _Missing:
     def __repr__(self) -> str:

@@ -8,8 +8,6 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-__all__ = ["Dispatcher"]
-
 
 class Dispatcher:
     """The base of every dispatcher. What it carries is a hint; the row is the obligation.

@@ -13,8 +13,6 @@ from geneva_drive.dispatchers.base import Dispatcher
 from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
 
-__all__ = ["Celery"]
-
 _MIDDLE, _HIGHEST = 4, 9
 """Priorities of messages go from 0 to 9; ours are centred upon the middle."""
 

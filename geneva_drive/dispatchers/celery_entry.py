@@ -14,8 +14,6 @@ from django.core.management import call_command
 from geneva_drive.dispatchers.running import run
 from geneva_drive.execution import heartbeat
 
-__all__ = ["maintenance", "task"]
-
 _TRIES = 20
 
 _stopping = mmap.mmap(-1, 1)

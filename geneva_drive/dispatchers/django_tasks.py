@@ -19,8 +19,6 @@ from geneva_drive.dispatchers.base import Dispatcher
 from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
 
-__all__ = ["DjangoTasks", "backend_of", "tasks_module"]
-
 _MOST = 100
 """Priorities of Django Tasks go from -100 to 100, the higher the earlier."""
 

@@ -10,8 +10,6 @@ from geneva_drive.dispatchers.running import run
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.lifecycle import dispatch
 
-__all__ = ["run_execution"]
-
 
 def _run_execution(execution_id: int | str, using: str) -> None:
     """Run the execution with this key, in whatever process the backend calls it."""

@@ -9,9 +9,6 @@ from django.db import connections
 from geneva_drive.dispatchers.base import Dispatcher
 from geneva_drive.dispatchers.running import run
 
-__all__ = ["CHANNEL", "Worker", "Immediate"]
-
-
 CHANNEL = "geneva_drive"
 """PostgreSQL notifies listening workers on this channel."""
 

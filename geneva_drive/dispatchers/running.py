@@ -28,8 +28,6 @@ from geneva_drive.lifecycle import dispatch
 from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["DispatchedRunner", "message_id", "run"]
-
 logger = logging.getLogger("geneva_drive.dispatch")
 
 _thread = threading.local()

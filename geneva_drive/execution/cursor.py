@@ -15,6 +15,8 @@ from django.db import InterfaceError, OperationalError, connections
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition import flow
+from geneva_drive.definition.collection import StepDefinition
+from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle.locking import alias_of, in_transaction, is_lost_connection
 from geneva_drive.logs import about
 from geneva_drive.models import columns
@@ -24,12 +26,6 @@ from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
-
-    from geneva_drive.definition.collection import StepDefinition
-    from geneva_drive.execution.runner import Runner
-    from geneva_drive.models.step_execution import StepExecution
-
-__all__ = ["Limits", "Answer", "Checkpoints", "Position"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +93,7 @@ class Checkpoints:
             fields.get_field("attempt_token").get_db_prep_value(token, connection),
             str(ExecutionState.IN_PROGRESS),
         ]
-        self._go_on = _sql(connection, "AND NOT held")
+        self._go_on = _sql(connection, "AND NOT on_hold")
         self._whatever_was_asked = _sql(connection, "")
 
     def write(self, cursor: str | None, iterations: int, total: int | None, *, progressed: bool) -> Answer:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from geneva_drive.conf import settings
 from geneva_drive.definition import flow
 from geneva_drive.definition.decisions import (
     Decision,
+    ErrorRecord,
     Match,
     Then,
     decide_crash,
@@ -23,16 +23,9 @@ from geneva_drive.definition.decisions import (
     find_policy,
 )
 from geneva_drive.definition.policies import PolicyAction, Report
-from geneva_drive.execution.perform import handle
+from geneva_drive.execution.perform import ClaimedExecution, handle
 from geneva_drive.lifecycle import error_text
 from geneva_drive.logs import about
-
-if TYPE_CHECKING:
-    from geneva_drive.definition.decisions import ErrorRecord
-    from geneva_drive.execution.perform import ClaimedExecution
-
-__all__ = ["Failure", "judge", "report"]
-
 
 logger = logging.getLogger("geneva_drive.errors")
 

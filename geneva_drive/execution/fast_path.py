@@ -10,27 +10,22 @@ there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 from uuid import uuid4
 
 from geneva_drive import clock
+from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.definition.registry import registry
 from geneva_drive.events import execution_finalized, precondition_checked, workflow_transitioned
 from geneva_drive.execution import fast_path_sql
 from geneva_drive.execution.perform import ClaimedExecution, row_of
+from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import dispatch, scheduling
 from geneva_drive.lifecycle.locking import alias_of
+from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.definition.collection import StepDefinition
-    from geneva_drive.execution.runner import Runner
-    from geneva_drive.models.step_execution import StepExecution
-
-__all__ = ["Candidate", "HandOff", "at_once", "begin_at_once"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,6 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 
-__all__ = ["begin", "can_run", "decode", "finish", "hand_off", "load"]
-
-
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
@@ -226,7 +223,7 @@ WITH w AS (
     WHERE id = %(workflow)s AND state = %(performing)s {unless} FOR UPDATE
 ), d AS (
     UPDATE {execution} AS e
-    SET state = %(completed)s, outcome = %(success)s, finished_at = %(now)s, held = false
+    SET state = %(completed)s, outcome = %(success)s, finished_at = %(now)s, on_hold = false
     FROM w WHERE e.id = %(execution)s AND e.workflow_id = w.id AND e.state = %(in_progress)s
         AND e.attempt_token = %(token)s
     RETURNING e.workflow_id

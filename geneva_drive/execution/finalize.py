@@ -21,9 +21,6 @@ from geneva_drive.logs import about
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, WorkflowState
 
-__all__ = ["decide", "finalize", "finalize_locked", "report_fenced", "report_unprepared"]
-
-
 logger = logging.getLogger("geneva_drive.executor")
 
 

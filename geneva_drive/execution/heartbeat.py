@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -25,11 +26,8 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-__all__ = ["Heartbeat", "ensure", "remove_row", "stop_all"]
 
 logger = logging.getLogger("geneva_drive.heartbeat")
 

@@ -22,7 +22,6 @@ else:
     M = TypeVar("M")
 T = TypeVar("T")
 
-__all__ = ["PAGE_SIZE", "Iteration"]
 
 PAGE_SIZE = 500
 """Rows that one query of ``iterate_queryset`` reads."""

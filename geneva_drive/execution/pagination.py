@@ -12,8 +12,6 @@ from django.db.models import F, Field, Manager, Model, OrderBy, Q, QuerySet
 
 from geneva_drive.exceptions import InvalidStateError
 
-__all__ = ["Key", "keys_of", "Pages"]
-
 
 @dataclass(frozen=True, slots=True)
 class Key:

@@ -15,29 +15,18 @@ from django.db import connections
 
 from geneva_drive import tracing
 from geneva_drive.definition import flow
+from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.events import step_performed
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.execution.cursor import Checkpoints, Limits, Position
 from geneva_drive.execution.iteration import Iteration
+from geneva_drive.execution.runner import Runner
 from geneva_drive.logs import StepLogger, about
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 
 if TYPE_CHECKING:
-    from geneva_drive.definition.collection import StepDefinition
     from geneva_drive.execution.failures import Failure
-    from geneva_drive.execution.runner import Runner
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = [
-    "StepContext",
-    "open_blocks",
-    "StepResult",
-    "ClaimedExecution",
-    "handle",
-    "is_simulated_death",
-    "perform",
-    "row_of",
-]
 
 
 logger = logging.getLogger("geneva_drive.step")

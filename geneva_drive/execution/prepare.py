@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import OperationalError
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.definition.decisions import (
     CANCEL_CONDITION,
     HERO_MISSING,
@@ -44,32 +45,11 @@ from geneva_drive.lifecycle.locking import (
 )
 from geneva_drive.lifecycle.read_only import read_only
 from geneva_drive.logs import about
+from geneva_drive.models.records import Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.serialization import find_unreadable
 from geneva_drive.states import ExecutionState, WorkflowState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.definition.collection import StepDefinition
-    from geneva_drive.models.records import Signal
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = [
-    "Wait",
-    "Proceed",
-    "Defer",
-    "check",
-    "defer",
-    "advance",
-    "leave",
-    "may_continue_inline",
-    "prepare",
-    "prepare_locked",
-    "defer_unprepared",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE, Decision, ErrorRecord, decide_crash
 from geneva_drive.events import Pending
+from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.lifecycle import dispatch, transitions
 from geneva_drive.lifecycle.applying import apply_decision
@@ -21,13 +22,6 @@ from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, WorkflowState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.execution.heartbeat import Heartbeat
-
-__all__ = ["release", "recover_one", "recover_own"]
 
 
 def release(claimed: ClaimedExecution) -> bool:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from django.db import connections
 
 from geneva_drive.conf import settings
-
-if TYPE_CHECKING:
-    from geneva_drive.models.step_execution import StepExecution
-
-__all__ = ["STALE_AFTER", "drop_dead_connections", "Runner"]
-
+from geneva_drive.models.step_execution import StepExecution
 
 STALE_AFTER = 1.0
 """Seconds without use after which a thread tries its connections before a body gets them."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.definition.decisions import PASSED_OVER, Decision, Then, decide_error
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
@@ -28,14 +30,6 @@ from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.definition.collection import StepDefinition
-
-__all__ = ["expire_due", "is_late", "timed_out", "timeout_error"]
-
 
 logger = logging.getLogger("geneva_drive.signal")
 

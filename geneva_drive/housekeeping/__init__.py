@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from django.db import router
 
@@ -14,9 +14,6 @@ from geneva_drive.housekeeping.redispatch import feed, forget_dispatched, redisp
 from geneva_drive.housekeeping.retention import clean_up
 from geneva_drive.housekeeping.waiting_steps import wake_waiting
 from geneva_drive.models.workflow import Workflow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["Counts", "buckets", "clean_up", "feed", "forget_dispatched", "housekeep", "recover", "redispatch"]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-__all__ = ["Counts"]
-
 
 @dataclass
 class Counts:

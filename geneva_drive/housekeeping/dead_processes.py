@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 from django.db.models import Q
 
@@ -19,12 +20,6 @@ from geneva_drive.logs import about
 from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-__all__ = ["recover"]
-
 
 logger = logging.getLogger("geneva_drive.housekeeping")
 

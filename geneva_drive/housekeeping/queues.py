@@ -7,8 +7,6 @@ from typing import Any
 
 from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["buckets"]
-
 
 def buckets(using: str, queues: list[str] | None = None) -> list[tuple[int, str]]:
     """Return the (priority, queue) pairs that have something scheduled, most urgent first.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q
 
@@ -14,12 +14,6 @@ from geneva_drive.housekeeping.queues import buckets
 from geneva_drive.lifecycle import dispatch
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-__all__ = ["feed", "forget_dispatched", "redispatch"]
-
 
 _BATCH = 1000
 

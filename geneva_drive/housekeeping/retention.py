@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import IntegrityError, connections
 from django.db.models import ProtectedError, Q, RestrictedError
@@ -19,13 +21,6 @@ from geneva_drive.models.records import OperatorAction, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ENDED, ExecutionState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime, timedelta
-
-__all__ = ["clean_up"]
-
 
 logger = logging.getLogger("geneva_drive.housekeeping")
 

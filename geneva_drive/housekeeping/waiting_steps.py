@@ -24,9 +24,6 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import UNCONSUMED, ExecutionState, WorkflowState
 
-__all__ = ["wake_waiting"]
-
-
 logger = logging.getLogger("geneva_drive.signal")
 
 _PAGE = 500

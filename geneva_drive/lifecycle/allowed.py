@@ -6,30 +6,11 @@ that nobody has locked. What the workflow does meanwhile can then still make the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ENDED, ONGOING, ExecutionState, WorkflowState
-
-if TYPE_CHECKING:
-    from geneva_drive.definition.collection import StepDefinition
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = [
-    "POSSIBLE",
-    "cancel",
-    "check",
-    "defined",
-    "pause",
-    "reschedule",
-    "resume",
-    "resume_at",
-    "runnable",
-    "skip",
-    "withdraws_a_pause",
-]
-
 
 POSSIBLE: dict[str, tuple[WorkflowState, ...]] = {
     "pause": (WorkflowState.READY, WorkflowState.PERFORMING),

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
 
-from geneva_drive.definition.decisions import Then
+from geneva_drive.definition.collection import StepDefinition
+from geneva_drive.definition.decisions import Decision, Then
+from geneva_drive.events import Pending
 from geneva_drive.lifecycle import error_text, scheduling, transitions
 from geneva_drive.lifecycle.locking import alias_of, lock_attempts_with_signal
 from geneva_drive.logs import about
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import Outcome, WorkflowState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.definition.collection import StepDefinition
-    from geneva_drive.definition.decisions import Decision
-    from geneva_drive.events import Pending
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["settle", "settle_passed_over", "apply_decision"]
 
 
 def settle(workflow: Workflow, execution: StepExecution, decision: Decision, *, now: datetime) -> None:

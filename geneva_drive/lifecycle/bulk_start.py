@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
 
 from django.db import IntegrityError, models
 
@@ -12,15 +14,7 @@ from geneva_drive.exceptions import AlreadyOngoingError
 from geneva_drive.lifecycle import dispatch, scheduling
 from geneva_drive.lifecycle.locking import in_transaction
 from geneva_drive.lifecycle.starting import fill, holders, keys_of_slots, moment_of, slot_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
-
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["start_many"]
-
+from geneva_drive.models.workflow import Workflow
 
 _W = TypeVar("_W", bound="Workflow")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from geneva_drive import clock, tracing
+from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.definition.decisions import CANCELED_MEANWHILE, PASSED_OVER
 from geneva_drive.events import Pending
 from geneva_drive.exceptions import InvalidStateError
@@ -19,34 +21,15 @@ from geneva_drive.lifecycle.locking import (
     lock_latest_execution,
     lock_workflow,
 )
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from django.contrib.auth.models import AbstractBaseUser
 
-    from geneva_drive.definition.collection import StepDefinition
-    from geneva_drive.events import Pending
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
 
-__all__ = [
-    "control",
-    "go_on_at",
-    "mark_in_flight",
-    "pause",
-    "resume",
-    "resume_at",
-    "skip",
-    "cancel",
-    "reschedule",
-]
-
-
-if TYPE_CHECKING:
-    Act = Callable[["Workflow", datetime, Pending], StepExecution | None]
+Act = Callable[[Workflow, datetime, Pending], StepExecution | None]
 
 
 def control(

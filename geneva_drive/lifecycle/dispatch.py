@@ -24,15 +24,12 @@ from geneva_drive.conf import settings
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.logs import about
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
-
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["configured_dispatcher", "dispatch", "dispatch_forgotten", "enqueues_inside", "send"]
 
 
 logger = logging.getLogger("geneva_drive.dispatch")

@@ -9,9 +9,6 @@ from django.db import DatabaseError, DataError
 from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import ErrorRecord
 
-__all__ = ["ascii_only", "is_encoding_problem", "record", "record_both"]
-
-
 _CLASS_CHARACTERS = 255
 _CUT = "\n… cut here …\n"
 # MySQL and MariaDB: incorrect string value, cannot convert string, impossible conversion.

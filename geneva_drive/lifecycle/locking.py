@@ -15,29 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from django.db import InterfaceError, OperationalError, connections, transaction
 from django.db.models import F
 
+from geneva_drive.models.records import Signal
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
+
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.db.models import QuerySet
 
-    from geneva_drive.models.records import Signal
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = [
-    "alias_of",
-    "in_transaction",
-    "is_conflict",
-    "is_lost_connection",
-    "is_missing_table",
-    "lock_active_execution",
-    "lock_attempts_with_signal",
-    "lock_execution",
-    "lock_latest_execution",
-    "lock_signals",
-    "lock_workflow",
-    "may_pass",
-    "write_first",
-]
 
 _T = TypeVar("_T")
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from django.db import transaction
 
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle.locking import alias_of
-
-if TYPE_CHECKING:
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["read_only"]
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 
 
 class _OnlyReading:

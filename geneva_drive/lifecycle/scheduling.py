@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import apps
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition import options
+from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.exceptions import StepNotDefinedError
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.definition.collection import StepDefinition
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["build", "first_step", "is_begun"]
 
 
 @cache

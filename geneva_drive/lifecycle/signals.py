@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from datetime import datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import apps
 from django.db import IntegrityError, OperationalError, connections, transaction
@@ -26,6 +27,7 @@ from geneva_drive.definition.matchers import (
     name_to_look_for,
     signal_matches,
 )
+from geneva_drive.events import Pending
 from geneva_drive.exceptions import InvalidSignalError, WorkflowNotOngoing
 from geneva_drive.lifecycle import dispatch, transitions
 from geneva_drive.lifecycle.applying import apply_decision
@@ -39,18 +41,10 @@ from geneva_drive.lifecycle.locking import (
 )
 from geneva_drive.lifecycle.read_only import read_only
 from geneva_drive.logs import about
+from geneva_drive.models.records import Signal
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ENDED, UNCONSUMED, ExecutionState, SignalState, WorkflowState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.events import Pending
-    from geneva_drive.models.records import Signal
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["find", "revisit", "send"]
-
 
 logger = logging.getLogger("geneva_drive.signal")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,29 +15,11 @@ from geneva_drive.events import Pending, workflow_started
 from geneva_drive.exceptions import AlreadyOngoingError, StepConfigurationError
 from geneva_drive.lifecycle import dispatch, scheduling
 from geneva_drive.lifecycle.locking import in_transaction
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ONGOING, WorkflowState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from django.db.models import QuerySet
-
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = [
-    "fill",
-    "moment_of",
-    "touch",
-    "already_ongoing",
-    "find_ongoing",
-    "holders",
-    "is_of_the_slot",
-    "keys_of_slots",
-    "refuse_former",
-    "slot_of",
-    "get_or_start",
-    "save_new",
-]
 
 
 def fill(workflow: Workflow, now: datetime) -> None:
@@ -223,4 +206,4 @@ def get_or_start(cls: type[_W], hero: models.Model | None, *, using: str, **give
     except AlreadyOngoingError as error:
         if error.workflow is None:
             raise
-        return error.workflow, False  # type: ignore[return-value]
+        return error.workflow, False

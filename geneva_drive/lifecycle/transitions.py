@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.db.models import F
 
 from geneva_drive import clock
-from geneva_drive.events import execution_finalized, workflow_transitioned
+from geneva_drive.definition.decisions import Decision, ErrorRecord
+from geneva_drive.events import Pending, execution_finalized, workflow_transitioned
 from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle.locking import alias_of
+from geneva_drive.models.records import Signal
+from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import MOVES, UNCONSUMED, ExecutionState, SignalState, WorkflowState
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-    from uuid import UUID
-
     from django.db.models import QuerySet
-
-    from geneva_drive.definition.decisions import Decision, ErrorRecord
-    from geneva_drive.events import Pending
-    from geneva_drive.models.records import Signal
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = [
-    "change",
-    "flush",
-    "move",
-    "request_pause",
-    "touch",
-    "NO_ERROR",
-    "begin",
-    "end",
-    "finalized",
-    "note_error",
-    "release",
-    "defer",
-    "put_on_hold",
-    "note_unknown",
-    "take_off_hold",
-    "reschedule",
-    "clear_hold",
-    "attach",
-    "consume",
-    "wait",
-    "wake",
-]
 
 
 def change(row: Workflow | StepExecution | Signal, **values: Any) -> None:
@@ -225,7 +198,7 @@ def clear_hold(execution: StepExecution) -> None:
 
 
 def take_off_hold(execution: StepExecution) -> None:
-    """Put a held execution back, to be dispatched again: at its time, or at once when that has passed.
+    """Take an execution off hold, to be dispatched again: at its time, or at once when that has passed.
 
     A deferral begins anew, so that a second deploy gets its grace; so do the counts of crashes and of
     reattempts, since a person has looked at it.

@@ -26,9 +26,6 @@ from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import possible
 from geneva_drive.states import ACTIVE
 
-__all__ = ["ActionCommand"]
-
-
 _AT_ONCE = 500  # rows that a dry run reads with one query
 _NAMED = 20  # of those that would be done
 

@@ -21,19 +21,6 @@ from geneva_drive.reports.doctor import MODELS, missing_tables
 from geneva_drive.reports.selection import Selection, errors_named
 from geneva_drive.states import ONGOING, WorkflowState
 
-__all__ = [
-    "FAILED",
-    "MISUSE",
-    "DatabaseCommand",
-    "LookingCommand",
-    "alias_of_option",
-    "workflow_key",
-    "SelectingCommand",
-    "duration",
-    "selection_of",
-]
-
-
 FAILED = 1
 """Exit status: some rows failed."""
 MISUSE = 2

@@ -5,22 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from django.core.management.base import OutputWrapper
 
 from geneva_drive import clock
 from geneva_drive.events import step_performed
 from geneva_drive.models.hero import hero_label
+from geneva_drive.models.records import OperatorAction, Signal
 from geneva_drive.reports.explain import explain
 from geneva_drive.reports.history import Chain, Timeline, TimelineStep, chains, duration_of
 from geneva_drive.states import ExecutionState
-
-if TYPE_CHECKING:
-    from geneva_drive.models.records import OperatorAction, Signal
-
-__all__ = ["ago", "in_words", "show_logs", "show_steps", "show"]
-
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 

@@ -15,15 +15,6 @@ from geneva_drive.definition.class_definition import HOOKS
 from geneva_drive.definition.options import validate
 from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Place, problem_with_function
 
-__all__ = [
-    "check_attributes",
-    "former_types",
-    "hero_model",
-    "may_proceed_without_hero",
-    "overridden_hooks",
-    "own_job_options",
-]
-
 
 def check_attributes(blueprint: Blueprint, base: Any) -> None:
     """Refuse fields, foreign managers, and values that would hide a column of `base`.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
@@ -13,9 +14,6 @@ from django.db import connections, models, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from geneva_drive.conf import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "column_types",

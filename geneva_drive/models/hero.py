@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.contenttypes import fields as contenttypes_fields
@@ -14,14 +15,8 @@ from django.db.models.sql.where import AND
 from geneva_drive.exceptions import HeroError, HeroKeyError, HeroModelGone, HeroRequiredError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from django.db.models import Model, QuerySet
     from django.db.models.sql.where import WhereNode
-
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = ["HeroForeignKey", "check_hero", "hero_filter", "hero_label", "WorkflowRelation"]
 
 
 class _HeroAccess:
@@ -122,7 +117,7 @@ def hero_filter(name: str, hero: models.Model | models.QuerySet[Any] | None, usi
     return Q(**{f"{name}_type": hero_content_type(hero, using), f"{name}_id": hero.pk})
 
 
-def hero_label(workflow: Workflow) -> str:
+def hero_label(workflow: Any) -> str:
     """Return ``app.Model key`` without a query, or "" for a workflow without a hero."""
     if workflow.hero_type_id is None:
         return ""
@@ -130,7 +125,7 @@ def hero_label(workflow: Workflow) -> str:
     return f"{content_type.app_label}.{content_type.model} {workflow.hero_id}"
 
 
-def check_hero(workflow: Workflow, using: str) -> None:
+def check_hero(workflow: Any, using: str) -> None:
     """Refuse, before anything is written, a hero that this workflow cannot have."""
     cls = type(workflow)
     label = cls._geneva.label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,11 +21,7 @@ from geneva_drive.models.fields.hero_key import HeroKeyField, cast_uuid
 from geneva_drive.models.workflow import Workflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-
-__all__ = ["Examination", "Misfit", "examine", "convert"]
 
 
 _BATCH = 20_000  # rows

@@ -30,8 +30,6 @@ from geneva_drive.models.class_options import (
     own_job_options,
 )
 
-__all__ = ["WorkflowMeta"]
-
 META_OPTIONS = ("app_label", "abstract", "verbose_name", "ordering")
 
 LONGEST_LABEL = 150

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Self, TypeVar
 
 from django.db import models
 
@@ -11,22 +13,9 @@ from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.models.hero import hero_filter
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
-    from geneva_drive.models.step_execution import StepExecution
-    from geneva_drive.models.workflow import Workflow
-
-    _W_co = TypeVar("_W_co", bound=Workflow, covariant=True)
-    _E_co = TypeVar("_E_co", bound=StepExecution, covariant=True)
-else:
-    _W_co = TypeVar("_W_co", bound=models.Model, covariant=True)
-    _E_co = TypeVar("_E_co", bound=models.Model, covariant=True)
-
+_W_co = TypeVar("_W_co", bound=models.Model, covariant=True)
+_E_co = TypeVar("_E_co", bound=models.Model, covariant=True)
 _R_co = TypeVar("_R_co", bound=models.Model, covariant=True)
-
-__all__ = ["RecordQuerySet", "StepExecutionQuerySet", "WorkflowManager", "WorkflowQuerySet"]
 
 
 class RecordQuerySet(models.QuerySet[_R_co]):
@@ -119,12 +108,12 @@ class StepExecutionQuerySet(RecordQuerySet[_E_co]):
         return self.filter(state=ExecutionState.IN_PROGRESS)
 
     def free(self) -> Self:
-        """What is scheduled and not held by a paused workflow, now or later."""
-        # Not ``on_hold=False``: Django writes that as NOT held, by which SQLite enters no index.
-        return self.filter(state=ExecutionState.SCHEDULED, held__in=(False,))
+        """What is scheduled and not on hold with a paused workflow, now or later."""
+        # Not ``on_hold=False``: Django writes that as NOT on_hold, by which SQLite enters no index.
+        return self.filter(state=ExecutionState.SCHEDULED, on_hold__in=(False,))
 
     def due(self, now: datetime) -> Self:
-        """What may run at ``now``: scheduled, not held by a paused workflow, and its time has come."""
+        """What may run at ``now``: scheduled, not on hold with a paused workflow, and its time has come."""
         return self.free().filter(scheduled_for__lte=now)
 
     def in_flight(self, types: Iterable[str], names: Iterable[str]) -> dict[str, int]:

@@ -14,8 +14,6 @@ from geneva_drive.models.fields import IdentifierField, JSONColumn, UTCDateTimeF
 from geneva_drive.models.querysets import RecordQuerySet
 from geneva_drive.states import SignalState
 
-__all__ = ["Signal", "Process", "OperatorAction"]
-
 
 class Signal(models.Model):
     """Written by ``workflow.signal(…)``, read by a step as ``self.received_signal``.

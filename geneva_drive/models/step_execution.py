@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
@@ -19,11 +20,7 @@ from geneva_drive.models.querysets import StepExecutionQuerySet
 from geneva_drive.states import ACTIVE, ExecutionState, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from django.db.models.base import ModelBase
-
-__all__ = ["NotNullIndex", "StepExecution"]
 
 
 class NotNullIndex(models.Index):

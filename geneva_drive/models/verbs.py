@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
 from geneva_drive.exceptions import InvalidStateError
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
     from django.contrib.auth.models import AbstractBaseUser
 
     from geneva_drive.models.records import Signal
     from geneva_drive.models.step_execution import StepExecution
-
-__all__ = ["alters_data", "StepContext", "Verbs", "lifecycle"]
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])

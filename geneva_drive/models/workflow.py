@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from django.contrib.contenttypes.models import ContentType
@@ -25,17 +28,12 @@ from geneva_drive.models.verbs import Verbs, alters_data, lifecycle
 from geneva_drive.states import ENDED, ONGOING, WorkflowState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from contextlib import AbstractContextManager
-    from datetime import datetime
-
     from django.db.models.base import ModelBase
 
     from geneva_drive.definition.class_definition import ClassDefinition
     from geneva_drive.definition.collection import StepCollection
     from geneva_drive.models.step_execution import StepExecution
 
-__all__ = ["Workflow"]
 
 _SAVEABLE = frozenset({"metadata", "job_options", "updated_at"})
 

@@ -26,11 +26,7 @@ from geneva_drive.reports.selection import Selection
 from geneva_drive.states import ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from django.db.backends.base.base import BaseDatabaseWrapper
-
-__all__ = ["Finding", "MODELS", "missing_tables", "tables", "failures", "rows", "undeclared", "examine"]
 
 
 @dataclass(frozen=True)

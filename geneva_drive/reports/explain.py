@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -11,18 +12,10 @@ from geneva_drive.conf import settings
 from geneva_drive.definition.matchers import describe
 from geneva_drive.lifecycle import dispatch
 from geneva_drive.lifecycle.locking import alias_of
-from geneva_drive.models.records import Process
+from geneva_drive.models.records import OperatorAction, Process
+from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ENDED, ExecutionState, Outcome, WorkflowState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.models.records import OperatorAction
-    from geneva_drive.models.step_execution import StepExecution
-
-__all__ = ["by_whom", "error_in_a_line", "moment", "with_reason", "in_progress", "retried", "explain"]
-
 
 _LONGEST_ERROR = 300
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from django.db import router
 from django.db.models import Count, Min, Q
@@ -16,11 +15,6 @@ from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-__all__ = ["Figures", "figures"]
 
 
 @dataclass(frozen=True)

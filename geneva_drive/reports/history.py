@@ -5,30 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from geneva_drive import clock
 from geneva_drive.models.records import OperatorAction
 from geneva_drive.models.step_execution import StepExecution
+from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, Outcome
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from geneva_drive.models.workflow import Workflow
-
-__all__ = [
-    "Chain",
-    "Progress",
-    "chains",
-    "history",
-    "progress",
-    "STATUSES",
-    "TimelineStep",
-    "Timeline",
-    "duration_of",
-    "tell",
-]
 
 
 @dataclass(frozen=True)

@@ -5,30 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import router
 from django.db.models import Count, Min, Q
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
+from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState
-
-if TYPE_CHECKING:
-    from geneva_drive.definition.collection import StepCollection
-
-__all__ = [
-    "RemovedStep",
-    "Undeclared",
-    "Waiting",
-    "removed_steps_in_flight",
-    "undeclared_in_flight",
-    "waiting",
-]
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
@@ -20,11 +21,6 @@ from geneva_drive.lifecycle.allowed import POSSIBLE
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["hero_condition", "search", "Selection", "error_classes", "errors_named", "possible"]
 
 
 def hero_condition(text: str, using: str) -> Q:
@@ -189,7 +185,7 @@ class Selection:
             yield _with_error(using, self.error)
         if self.queue:
             # Both values of "on_hold", which comes before the queue in the index of what is due.
-            yield _executions(using, queue=self.queue, state__in=ACTIVE, held__in=(False, True))
+            yield _executions(using, queue=self.queue, state__in=ACTIVE, on_hold__in=(False, True))
         if self.overdue is not None:
             yield _overdue(using, now - self.overdue)
         if self.waiting_longer is not None:

@@ -6,18 +6,14 @@ import base64
 import json
 import re
 import uuid
+from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from geneva_drive.exceptions import PayloadError
 from geneva_drive.serialization.standins import ModelReference, Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["decode", "loads"]
 
 
 def loads(stored: str | bytes, *, strict: bool = False) -> Any:

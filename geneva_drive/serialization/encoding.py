@@ -7,9 +7,10 @@ import json
 import math
 import re
 import uuid
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db import router
@@ -17,11 +18,6 @@ from django.db.models import Model
 
 from geneva_drive.exceptions import PayloadError, PayloadTooLargeError
 from geneva_drive.serialization.standins import ModelReference, Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-__all__ = ["MAX_DEPTH", "MAX_KEY_BYTES", "dumps", "encode", "has_tags", "to_text"]
 
 MAX_DEPTH = 100
 """Levels of the stored JSON, the innermost value among them. MySQL's own limit is one further."""

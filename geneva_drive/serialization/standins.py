@@ -10,8 +10,6 @@ from django.utils.functional import SimpleLazyObject
 
 from geneva_drive.exceptions import PayloadError
 
-__all__ = ["ModelReference", "Unreadable", "find_unreadable"]
-
 
 class ModelReference(SimpleLazyObject):  # type: ignore[type-arg]
     """A model instance that is fetched when it is first used.

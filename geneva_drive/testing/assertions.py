@@ -10,8 +10,6 @@ from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState
 
-__all__ = ["assert_cursor", "assert_state", "assert_step", "assert_waiting_for"]
-
 
 def assert_state(workflow: Workflow, state: str) -> None:
     """Assert the state that the database holds, and refresh the instance."""

@@ -28,8 +28,6 @@ from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 
-__all__ = ["CandidateCache", "claim", "is_anything_due"]
-
 logger = logging.getLogger("geneva_drive.worker")
 
 _PAGE = 20

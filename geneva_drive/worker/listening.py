@@ -11,8 +11,6 @@ from django.db import connections
 
 from geneva_drive.dispatchers.local import CHANNEL
 
-__all__ = ["Listener", "can_listen"]
-
 logger = logging.getLogger("geneva_drive.worker")
 
 _LOOK_UP = 1.0

@@ -17,9 +17,6 @@ from geneva_drive.housekeeping import Counts, clean_up, feed, recover, redispatc
 from geneva_drive.housekeeping.waiting_steps import wake_waiting
 from geneva_drive.worker.shutdown import handling_signals
 
-__all__ = ["Feeder", "Maintenance"]
-
-
 logger = logging.getLogger("geneva_drive.worker")
 
 _CLEAN_UP_EVERY = 3600.0  # seconds

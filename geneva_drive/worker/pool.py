@@ -7,22 +7,17 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.db import connections
 
 from geneva_drive.execution import executor
 from geneva_drive.execution.heartbeat import Heartbeat
+from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.execution.recovery import release
 from geneva_drive.execution.runner import STALE_AFTER, Runner, drop_dead_connections
 from geneva_drive.logs import about
-
-if TYPE_CHECKING:
-    from geneva_drive.execution.perform import ClaimedExecution
-    from geneva_drive.models.step_execution import StepExecution
-
-__all__ = ["Budget", "WorkerRunner", "Pool"]
+from geneva_drive.models.step_execution import StepExecution
 
 
 class Budget:

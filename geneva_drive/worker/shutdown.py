@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-__all__ = ["LEFT_AT_ONCE", "handling_signals"]
-
 logger = logging.getLogger("geneva_drive.worker")
 
 LEFT_AT_ONCE = 1

@@ -22,9 +22,6 @@ from geneva_drive.worker.maintenance import Maintenance
 from geneva_drive.worker.pool import Budget, Pool, WorkerRunner
 from geneva_drive.worker.shutdown import handling_signals
 
-__all__ = ["Worker"]
-
-
 logger = logging.getLogger("geneva_drive.worker")
 
 _EXPIRE_EVERY = 1.0  # seconds

@@ -18,9 +18,6 @@ from geneva_drive.exceptions import HeroKeyError
 from geneva_drive.models import columns
 from geneva_drive.models.fields.keys import IdentifierField, StablePath
 
-__all__ = ["HeroKeyField", "cast_uuid", "HeroKeyExact", "HeroKeyIn"]
-
-
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 _URN = "urn:uuid:"

@@ -18,9 +18,6 @@ from geneva_drive.models import columns
 from geneva_drive.models.columns import is_mariadb
 from geneva_drive.models.fields.keys import StablePath
 
-__all__ = ["JSONColumn", "JSONColumnFormField"]
-
-
 _STORED = "$stored"
 
 

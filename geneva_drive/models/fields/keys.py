@@ -29,17 +29,6 @@ from geneva_drive.conf import settings
 from geneva_drive.models.columns import STRING_LENGTH, is_mariadb
 from geneva_drive.states import ACTIVE, ONGOING
 
-__all__ = [
-    "IdentifierField",
-    "StablePath",
-    "primary_key",
-    "uuid7",
-    "GeneratedKey",
-    "TYPE_LENGTH",
-    "active_workflow_field",
-    "ongoing_key_field",
-]
-
 
 class StablePath:
     """Mixin: migrations name ``geneva_drive.models.fields``, wherever the class is kept."""

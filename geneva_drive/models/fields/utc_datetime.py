@@ -12,8 +12,6 @@ from django.utils import timezone
 
 from geneva_drive.models.fields.keys import StablePath
 
-__all__ = ["UTCDateTimeField"]
-
 
 class UTCDateTimeField(StablePath, models.DateTimeField):  # type: ignore[type-arg]
     """A ``DateTimeField`` whose column holds UTC, so that differences are elapsed time.
