@@ -15,7 +15,7 @@ from geneva_drive.testing import assert_state, assert_step, run_iterations, run_
 from geneva_drive.workflows import BulkAction
 from tests.admin.conftest import url
 from tests.browser import Browser, started_browser, why_no_browser
-from tests.management.test_actions import started, stumbled
+from tests.management.test_action_commands import started, stumbled
 from tests.testapp.models import Order
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from geneva_drive.models import StepExecution
 from geneva_drive.testing import assert_state
 from geneva_drive.workflows import BulkAction
 from tests.admin.conftest import url
-from tests.admin.test_pages import LIST, text
-from tests.management.test_actions import started, stumbled
+from tests.admin.test_workflow_page import LIST, text
+from tests.management.test_action_commands import started, stumbled
 
 pytestmark = pytest.mark.django_db
 

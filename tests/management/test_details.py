@@ -13,7 +13,7 @@ from django.core.management import call_command
 from geneva_drive import clock
 from geneva_drive.models import StepExecution
 from geneva_drive.testing import travel
-from tests.management.test_actions import started, stumbled
+from tests.management.test_action_commands import started, stumbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from geneva_drive import Workflow
 from geneva_drive.models import Process, StepExecution
 from geneva_drive.reports.doctor import Finding, examine
 from geneva_drive.testing import travel
-from tests.management.test_actions import started, stumbled
+from tests.management.test_action_commands import started, stumbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

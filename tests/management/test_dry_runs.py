@@ -9,7 +9,7 @@ import pytest
 from geneva_drive import Workflow
 from geneva_drive.models import OperatorAction, StepExecution
 from geneva_drive.testing import assert_state, run_to_end
-from tests.management.test_actions import started, stumbled
+from tests.management.test_action_commands import started, stumbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import pytest
 
 from geneva_drive import Workflow
 from geneva_drive.testing import assert_state
-from tests.management.test_actions import started, stumbled
+from tests.management.test_action_commands import started, stumbled
 from tests.management.test_dry_runs import gallery
 
 if TYPE_CHECKING:

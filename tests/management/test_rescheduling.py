@@ -10,7 +10,7 @@ import pytest
 from geneva_drive import clock
 from geneva_drive.models import StepExecution
 from geneva_drive.testing import assert_state
-from tests.management.test_actions import started, stumbled
+from tests.management.test_action_commands import started, stumbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

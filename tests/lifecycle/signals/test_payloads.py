@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
 from geneva_drive import Signal
-from tests.signals.workflows import Parcel
-from tests.test_serialization import VALUES, same
+from tests.lifecycle.signals.workflows import Parcel
+from tests.serialization.test_round_trips import VALUES, same
 
 
 @pytest.mark.django_db

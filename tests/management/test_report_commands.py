@@ -13,7 +13,7 @@ from django.core.management import call_command
 from geneva_drive import Workflow
 from geneva_drive.models import StepExecution
 from geneva_drive.testing import run_next_step, run_to_end, travel
-from tests.management.test_actions import started, stumbled
+from tests.management.test_action_commands import started, stumbled
 from tests.testapp.workflows import FiveSteps, Heroless
 
 if TYPE_CHECKING:

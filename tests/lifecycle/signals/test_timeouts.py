@@ -19,8 +19,8 @@ from geneva_drive.testing import (
     travel,
 )
 from geneva_drive.worker import Worker
-from tests.signals.support import active, at_gate, notes, signal_rows
-from tests.signals.workflows import (
+from tests.lifecycle.signals.support import active, at_gate, notes, signal_rows
+from tests.lifecycle.signals.workflows import (
     Parcel,
     TimesOut,
     TimesOutByPolicy,

@@ -11,8 +11,8 @@ from geneva_drive.housekeeping import clean_up
 from geneva_drive.models import Signal, StepExecution, Workflow
 from geneva_drive.reports.in_flight import waiting
 from geneva_drive.testing import assert_waiting_for, run_next_step, run_to_end, travel
-from tests.signals.support import active, at_gate
-from tests.signals.workflows import EitherWay, Parcel
+from tests.lifecycle.signals.support import active, at_gate
+from tests.lifecycle.signals.workflows import EitherWay, Parcel
 
 pytestmark = pytest.mark.django_db
 

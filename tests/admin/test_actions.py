@@ -16,10 +16,10 @@ from geneva_drive.admin.actions import ACTIONS, Action
 from geneva_drive.models import OperatorAction, StepExecution
 from geneva_drive.testing import assert_state, run_next_step, run_to_end
 from tests.admin.conftest import url
-from tests.admin.test_acting import ACT, DATA, MANY
-from tests.admin.test_pages import LIST, PAGE, text
-from tests.management.test_actions import started, stumbled
-from tests.test_selecting import Waiting
+from tests.admin.test_views import ACT, DATA, MANY
+from tests.admin.test_workflow_page import LIST, PAGE, text
+from tests.management.test_action_commands import started, stumbled
+from tests.reports.test_selection import Waiting
 
 pytestmark = pytest.mark.django_db
 

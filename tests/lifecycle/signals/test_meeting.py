@@ -26,8 +26,8 @@ from geneva_drive.testing import (
     run_to_end,
     travel,
 )
-from tests.signals.support import active, at_gate, notes, signal_rows
-from tests.signals.workflows import (
+from tests.lifecycle.signals.support import active, at_gate, notes, signal_rows
+from tests.lifecycle.signals.workflows import (
     BadMatcher,
     Chatty,
     EitherWay,

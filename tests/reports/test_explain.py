@@ -125,7 +125,7 @@ def test_due_and_no_live_process_serves_its_queue(there: str) -> None:
     )
 
 
-REMEMBERING = {"DISPATCHER": "tests.test_explaining.Remembering"}
+REMEMBERING = {"DISPATCHER": "tests.reports.test_explain.Remembering"}
 
 
 class Remembering(Dispatcher):

@@ -12,8 +12,8 @@ from django.db import OperationalError, connection, connections, transaction
 
 from geneva_drive import Signal, Workflow
 from geneva_drive.testing import assert_state, assert_waiting_for, run_to_end
-from tests.signals.support import active, at_gate, notes, signal_rows
-from tests.signals.workflows import BadMatcher, Parcel
+from tests.lifecycle.signals.support import active, at_gate, notes, signal_rows
+from tests.lifecycle.signals.workflows import BadMatcher, Parcel
 from tests.testapp.models import Effect
 
 pytestmark = pytest.mark.django_db(transaction=True)

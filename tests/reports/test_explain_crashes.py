@@ -15,7 +15,7 @@ from geneva_drive.housekeeping import recover
 from geneva_drive.models import Process
 from geneva_drive.reports.explain import explain
 from geneva_drive.testing import crash_at, run_next_step, travel
-from tests.test_explaining import Explained, crashed, raises, says, worker
+from tests.reports.test_explain import Explained, crashed, raises, says, worker
 
 if TYPE_CHECKING:
     from geneva_drive import Workflow

@@ -15,8 +15,8 @@ from geneva_drive import Workflow, step
 from geneva_drive.models import Process, StepExecution
 from geneva_drive.testing import run_next_step, run_to_end, travel
 from tests.admin.conftest import url
-from tests.management.test_actions import started, stumbled
-from tests.test_selecting import Waiting
+from tests.management.test_action_commands import started, stumbled
+from tests.reports.test_selection import Waiting
 from tests.testapp.models import Order
 from tests.testapp.workflows import Heroless
 

@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 
 from geneva_drive import Signal
 from geneva_drive.testing import run_to_end
-from tests.signals.support import active, at_gate, signal_rows
-from tests.signals.workflows import BadMatcher, Parcel
+from tests.lifecycle.signals.support import active, at_gate, signal_rows
+from tests.lifecycle.signals.workflows import BadMatcher, Parcel
 
 pytestmark = pytest.mark.django_db
 

@@ -15,8 +15,8 @@ from geneva_drive.models import OperatorAction, StepExecution
 from geneva_drive.testing import assert_state, assert_step, run_next_step, run_to_end
 from geneva_drive.workflows import BulkAction
 from tests.admin.conftest import url
-from tests.admin.test_pages import LIST, PAGE, text
-from tests.management.test_actions import started, stumbled
+from tests.admin.test_workflow_page import LIST, PAGE, text
+from tests.management.test_action_commands import started, stumbled
 from tests.testapp.models import Order
 from tests.testapp.workflows import FiveSteps
 

@@ -11,8 +11,8 @@ from geneva_drive.execution import executor, prepare, recovery
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import recover
 from geneva_drive.testing import assert_state, assert_step, crash_at, run_next_step, run_to_end, travel
-from tests.signals.support import active, at_gate, notes, signal_rows
-from tests.signals.workflows import AtomicStep, Parcel
+from tests.lifecycle.signals.support import active, at_gate, notes, signal_rows
+from tests.lifecycle.signals.workflows import AtomicStep, Parcel
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from geneva_drive.models import StepExecution
 from geneva_drive.models.step_execution import NotNullIndex
 from geneva_drive.reports.selection import Selection, error_classes
 from geneva_drive.testing import run_next_step, run_to_end, travel
-from tests.management.test_actions import started, stumbled
+from tests.management.test_action_commands import started, stumbled
 from tests.testapp.models import Order
 
 pytestmark = pytest.mark.django_db

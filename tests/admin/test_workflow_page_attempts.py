@@ -7,8 +7,8 @@ from django.test import Client
 
 from geneva_drive.models import StepExecution
 from tests.admin.conftest import url
-from tests.admin.test_pages import PAGE, text
-from tests.management.test_actions import stumbled
+from tests.admin.test_workflow_page import PAGE, text
+from tests.management.test_action_commands import stumbled
 
 pytestmark = pytest.mark.django_db
 

@@ -24,7 +24,7 @@ from tests.testapp.models import Effect, Order
 
 pytestmark = pytest.mark.django_db
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 DAY = timedelta(days=1)
 
 

@@ -16,7 +16,7 @@ from django.db import connections
 from geneva_drive import Signal, StepExecution, Workflow, step
 from geneva_drive.execution import executor
 from geneva_drive.worker import Worker
-from tests.signals.workflows import Noting
+from tests.lifecycle.signals.workflows import Noting
 from tests.testapp.models import Effect
 
 pytestmark = pytest.mark.django_db(transaction=True)

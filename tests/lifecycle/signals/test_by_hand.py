@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from geneva_drive.testing import assert_state, assert_step, assert_waiting_for, run_due, run_to_end
-from tests.signals.support import active, at_gate, notes, signal_rows
-from tests.signals.workflows import BadMatcher, Parcel
+from tests.lifecycle.signals.support import active, at_gate, notes, signal_rows
+from tests.lifecycle.signals.workflows import BadMatcher, Parcel
 
 pytestmark = pytest.mark.django_db
 

@@ -22,7 +22,7 @@ from geneva_drive.testing import (
     travel,
 )
 from tests.definition.support import define, registry_left_alone
-from tests.signals.support import active, signal_rows
+from tests.lifecycle.signals.support import active, signal_rows
 
 pytestmark = pytest.mark.django_db
 
