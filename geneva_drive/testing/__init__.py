@@ -20,7 +20,6 @@ from geneva_drive.states import ExecutionState
 from geneva_drive.testing.assertions import assert_cursor, assert_state, assert_step, assert_waiting_for
 
 __all__ = [
-    "due_at",
     "travel",
     "POINTS",
     "ProcessKilled",

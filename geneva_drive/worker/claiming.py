@@ -114,7 +114,7 @@ def claim(using: str, candidates: CandidateCache, limit: int, runner: Runner) ->
             count += 1
             if count >= limit:
                 return
-    if not claimed:
+    if not count:
         candidates.forget()
         if remembered:
             # What woke the worker may lie on a queue that is new: nobody wakes it for that again.

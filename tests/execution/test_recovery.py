@@ -97,7 +97,7 @@ def test_a_thread_that_takes_it_up_at_the_last_moment_wins(heartbeat: Heartbeat)
     asked = []
 
     class LateHeld(Heartbeat):
-        def held(self) -> frozenset[Any]:
+        def tracked(self) -> frozenset[Any]:
             asked.append(1)
             return frozenset() if len(asked) == 1 else frozenset({token})
 
