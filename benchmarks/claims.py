@@ -107,11 +107,11 @@ def child(rows: int, show_plans: bool) -> int:
 
 def ask(show_plans: bool) -> dict[str, tuple[float, int]]:
     """Each act's median milliseconds and its buffers or rows."""
-    from geneva_drive.housekeeping import buckets, recover
+    from geneva_drive.housekeeping import recover
     from geneva_drive.worker import claiming
 
     acts: dict[str, Callable[[], Any]] = {
-        "which queues and priorities": lambda: buckets("default"),
+        "which queues and priorities": lambda: StepExecution.objects.using("default").buckets(),
         "what is due there": lambda: next(claiming._pages("default", "default", 0, 1), None),
         "claim one and give it back": _claim_and_give_back,
         "is anything due": lambda: claiming.is_anything_due("default", None),

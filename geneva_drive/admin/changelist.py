@@ -19,11 +19,10 @@ from django.utils.translation import gettext as _
 from geneva_drive import clock
 from geneva_drive.admin.filters import FILTERS
 from geneva_drive.definition.registry import registry
-from geneva_drive.housekeeping import buckets
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection, errors_named
-from geneva_drive.states import ACTIVE, ExecutionState, WorkflowState
+from geneva_drive.states import ACTIVE, WorkflowState
 
 KNOWN = frozenset([*(str(each.parameter_name) for each in FILTERS), *IGNORED_PARAMS, SEARCH_VAR, PAGE_VAR])
 """Parameters that mean something here."""
@@ -109,7 +108,7 @@ def _unknown_error(value: str, _parameters: Any, using: str) -> str:
 
 
 def _unknown_queue(value: str, _parameters: Any, using: str) -> str:
-    queues = sorted({queue for _priority, queue in buckets(using)})
+    queues = list(StepExecution.objects.using(using).free().skip_scan("queue"))
     if value in queues:
         return ""
     words = {"value": value, "queues": ", ".join(queues) or "-"}
@@ -173,12 +172,8 @@ def _fetch_what_is_shown(found: list[Any]) -> None:
     slim = rows.defer("error_message", "error_traceback", "cursor", "metadata", "active_workflow")
     active = {each.workflow_id: each for each in slim.filter(state__in=ACTIVE)}
     paused = [each.pk for each in found if each.state == WorkflowState.PAUSED]
-    failed = rows.filter(workflow_id__in=paused, state=ExecutionState.FAILED).order_by("pk")
-    errors = {
-        (workflow, step): error
-        for workflow, step, error in failed.values_list("workflow_id", "step_name", "error_class")
-    }
+    errors = Workflow.objects.using(using).filter(pk__in=paused).latest_errors()
     for each in found:
         each.shown_active = active.get(each.pk)
-        each.shown_error_class = errors.get((each.pk, each.next_step_name))
+        each.shown_error_class = errors.get(each.pk)
         each.shown_now = now

@@ -14,7 +14,6 @@ from django.utils.translation import gettext_lazy as _
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.registry import registry
-from geneva_drive.housekeeping import buckets
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection
@@ -156,7 +155,7 @@ class QueueFilter(_Filter):
     title, parameter_name, part = _("queue"), "queue", "queue"
 
     def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        return [(queue, queue) for queue in sorted({queue for _, queue in buckets(using)})]
+        return [(queue, queue) for queue in StepExecution.objects.using(using).free().skip_scan("queue")]
 
 
 class OverdueFilter(_Filter):

@@ -16,7 +16,6 @@ from geneva_drive import clock
 from geneva_drive.admin.display import in_words, page, relative, type_name
 from geneva_drive.conf import settings
 from geneva_drive.definition.registry import registry
-from geneva_drive.housekeeping import buckets
 from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.reports.figures import Figures, figures
@@ -152,13 +151,8 @@ def _type(model_admin: WorkflowAdmin, label: str, numbers: dict[str, int]) -> di
 
 
 def _overdue_by_type(using: str, now: datetime) -> dict[str, int]:
-    # One queue and priority after the other: what is due lies together in the index only within one.
-    counts: dict[str, int] = {}
-    for priority, queue in buckets(using):
-        rows: Any = StepExecution.objects.using(using).due(now).filter(queue=queue, priority=priority)
-        for label, count in rows.order_by().values_list("workflow__type").annotate(Count("pk")):
-            counts[label] = counts.get(label, 0) + count
-    return counts
+    rows: Any = StepExecution.objects.using(using).overdue(now).order_by()
+    return dict(rows.values_list("workflow__type").annotate(Count("pk")))
 
 
 def _processes(model_admin: WorkflowAdmin, using: str, now: datetime) -> list[dict[str, Any]]:

@@ -9,13 +9,12 @@ from django.db import router
 from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.housekeeping.counts import Counts
 from geneva_drive.housekeeping.dead_processes import recover
-from geneva_drive.housekeeping.queues import buckets
 from geneva_drive.housekeeping.redispatch import feed, forget_dispatched, redispatch
 from geneva_drive.housekeeping.retention import clean_up
 from geneva_drive.housekeeping.waiting_steps import wake_waiting
 from geneva_drive.models.workflow import Workflow
 
-__all__ = ["Counts", "buckets", "clean_up", "feed", "forget_dispatched", "housekeep", "recover", "redispatch"]
+__all__ = ["Counts", "clean_up", "feed", "forget_dispatched", "housekeep", "recover", "redispatch"]
 
 
 def housekeep(using: str | None = None, *, progress: Callable[[Counts], None] | None = None) -> Counts:

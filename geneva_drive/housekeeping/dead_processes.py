@@ -68,16 +68,6 @@ def _dead_processes(using: str, dead_before: Any) -> Iterator[UUID]:
     """Yield processes whose heartbeat stopped, and those that rows name although they have no row."""
     known = set(Process.objects.using(using).values_list("pk", flat=True))
     yield from Process.objects.using(using).filter(heartbeat_at__lt=dead_before).values_list("pk", flat=True)
-    # From one process to the next by the index: as many look-ups as there are processes, however many rows
-    # they have in hand.
-    in_progress = StepExecution.objects.using(using).filter(state=ExecutionState.IN_PROGRESS)
-    last: UUID | None = None
-    while True:
-        rows = in_progress.filter(process_id__isnull=False)
-        if last is not None:
-            rows = rows.filter(process_id__gt=last)
-        last = rows.order_by("process_id").values_list("process_id", flat=True).first()
-        if last is None:
-            return
-        if last not in known and _is_dead(using, last):
-            yield last
+    for process_id in StepExecution.objects.using(using).in_progress().skip_scan("process_id"):
+        if process_id not in known and _is_dead(using, process_id):
+            yield process_id

@@ -10,7 +10,6 @@ from django.db.models import Q
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.housekeeping.counts import Counts
-from geneva_drive.housekeeping.queues import buckets
 from geneva_drive.lifecycle import dispatch
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState
@@ -59,7 +58,7 @@ def redispatch(using: str, counts: Counts | None = None) -> Counts:
 def _dispatch_forgotten(using: str, rows: Any, *, before: datetime) -> int:
     """Dispatch rows, one queue and priority after the other so that the index of what is due is used."""
     dispatched = 0
-    for priority, queue in buckets(using):
+    for priority, queue in StepExecution.objects.using(using).buckets():
         found = (
             rows.filter(queue=queue, priority=priority)
             .defer("error_message", "error_traceback", "cursor", "metadata")

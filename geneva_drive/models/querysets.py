@@ -1,12 +1,13 @@
-"""Verbs for finding workflows and executions."""
+"""Query methods of workflows, executions and the other records: each rule about rows has its one home here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from django.db import models
+from django.db.models import OuterRef, Q, Subquery
 
 from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import InvalidStateError
@@ -18,8 +19,26 @@ _E_co = TypeVar("_E_co", bound=models.Model, covariant=True)
 _R_co = TypeVar("_R_co", bound=models.Model, covariant=True)
 
 
-class RecordQuerySet(models.QuerySet[_R_co]):
-    """Of what is recorded about one workflow: executions, signals, operator actions."""
+class IndexedQuerySet(models.QuerySet[_R_co]):
+    """What every model here can be asked."""
+
+    def skip_scan(self, column: str) -> Iterator[Any]:
+        """Yield the distinct values of a column in order, without NULL.
+
+        Each look-up jumps to the next value in the index, so the cost grows with the values and not with the rows.
+        """
+        rows = (
+            self.filter(**{f"{column}__isnull": False}) if self.model._meta.get_field(column).null else self
+        )
+        values = rows.order_by(column).values_list(column, flat=True)
+        value = values.first()
+        while value is not None:
+            yield value
+            value = values.filter(**{f"{column}__gt": value}).first()
+
+
+class RecordQuerySet(IndexedQuerySet[_R_co]):
+    """Records that belong to one workflow: executions, signals, operator actions."""
 
     def latest_first(self) -> Self:
         """Order the records of one workflow by when they were created.
@@ -31,8 +50,8 @@ class RecordQuerySet(models.QuerySet[_R_co]):
         return self.order_by("-pk") if by_key else self.order_by("-created_at", "-pk")
 
 
-class WorkflowQuerySet(models.QuerySet[_W_co]):
-    """One verb per state, ``for_hero()``, and ``hero=`` wherever a look-up is."""
+class WorkflowQuerySet(IndexedQuerySet[_W_co]):
+    """Workflows by state, hero, type and step. ``hero=`` works in every look-up."""
 
     def ongoing(self) -> Self:
         return self.filter(state__in=ONGOING)
@@ -57,13 +76,38 @@ class WorkflowQuerySet(models.QuerySet[_W_co]):
         return self.filter(hero_filter("hero", hero, self.db))
 
     def of_type(self, label: str) -> Self:
-        """Return the workflows of a type as rows hold it, also of one that this code does not know."""
+        """Return the workflows of a type, which this code need not declare."""
         known = registry.get(label)
         return self.filter(type__in=[label] if known is None else registry.labels_for(known))
 
     def at_step(self, name: str) -> Self:
-        """Return those that stand at a step, by the name that their rows have."""
+        """Return the ongoing workflows at a step, by the name in their rows."""
         return self.filter(next_step_name=name, state__in=ONGOING)
+
+    def undeclared(self) -> Self:
+        """Return the ongoing workflows whose class or step this code does not declare."""
+        types = type(self)(self.model, using=self.db).skip_scan("type")
+        found = Q(type__in=[label for label in types if registry.get(label) is None])
+        for cls in registry.all():
+            names = [name for step in cls.steps for name in (step.name, *step.formerly)]
+            labels = [cls._geneva.label, *cls._geneva.former_types]
+            found |= Q(type__in=labels, next_step_name__isnull=False) & ~Q(next_step_name__in=names)
+        return self.filter(found, state__in=ONGOING)
+
+    def with_latest_error(self) -> Self:
+        """Annotate ``latest_error``: the class of the latest failure at the step where a workflow stands.
+
+        An error of an earlier step is history, and is not the reason for a pause.
+        """
+        executions: Any = self.model._meta.get_field("executions").related_model
+        failed = executions.objects.using(self.db).filter(
+            state=ExecutionState.FAILED, workflow_id=OuterRef("pk"), step_name=OuterRef("next_step_name")
+        )
+        return self.annotate(latest_error=Subquery(failed.latest_first().values("error_class")[:1]))
+
+    def latest_errors(self) -> dict[Any, str | None]:
+        """Return, by key, the ``latest_error`` of the paused workflows."""
+        return dict(self.paused().order_by().with_latest_error().values_list("pk", "latest_error"))
 
     def _filter_or_exclude_inplace(self, negate: bool, args: Any, kwargs: Any) -> None:
         if "hero" in kwargs:
@@ -71,7 +115,7 @@ class WorkflowQuerySet(models.QuerySet[_W_co]):
             args = (*args, hero_filter("hero", kwargs.pop("hero"), self.db))
         super()._filter_or_exclude_inplace(negate, args, kwargs)  # type: ignore[misc]
 
-    # A row's class is told by its type, so no look-up may leave the type out.
+    # The type decides a row's class, so every look-up loads it.
     def only(self, *fields: Any) -> Self:
         return super().only("type", *fields)
 
@@ -86,7 +130,7 @@ class WorkflowQuerySet(models.QuerySet[_W_co]):
 
 
 class WorkflowManager(models.Manager.from_queryset(WorkflowQuerySet)):  # type: ignore[misc]
-    """The manager of every workflow class; on a subclass it sees the rows of that class only."""
+    """The manager of every workflow class. On a subclass it sees only the rows of that class."""
 
     def get_queryset(self) -> WorkflowQuerySet[Any]:
         queryset: WorkflowQuerySet[Any] = super().get_queryset()
@@ -96,7 +140,7 @@ class WorkflowManager(models.Manager.from_queryset(WorkflowQuerySet)):  # type: 
 
 
 class StepExecutionQuerySet(RecordQuerySet[_E_co]):
-    """Raw states as verbs."""
+    """Executions by state, and by whether they are due."""
 
     def active(self) -> Self:
         return self.filter(state__in=ACTIVE)
@@ -108,16 +152,38 @@ class StepExecutionQuerySet(RecordQuerySet[_E_co]):
         return self.filter(state=ExecutionState.IN_PROGRESS)
 
     def free(self) -> Self:
-        """What is scheduled and not on hold with a paused workflow, now or later."""
-        # Not ``on_hold=False``: Django writes that as NOT on_hold, by which SQLite enters no index.
+        """Return what is scheduled, now or later, and not on hold with a paused workflow."""
+        # Not ``on_hold=False``: Django writes that as NOT on_hold, for which SQLite uses no index.
         return self.filter(state=ExecutionState.SCHEDULED, on_hold__in=(False,))
 
     def due(self, now: datetime) -> Self:
-        """What may run at ``now``: scheduled, not on hold with a paused workflow, and its time has come."""
+        """Return what may run at ``now``: scheduled, not on hold, and its time has come."""
         return self.free().filter(scheduled_for__lte=now)
 
+    def buckets(self, queues: Iterable[str] | None = None) -> list[tuple[int, str]]:
+        """Return the (priority, queue) pairs that have something scheduled, most urgent first.
+
+        Two look-ups in the index per pair, however many rows there are.
+        """
+        rows = self.free()
+        return sorted(
+            (priority, queue)
+            for queue in (queues if queues is not None else rows.skip_scan("queue"))
+            for priority in rows.filter(queue=queue).skip_scan("priority")
+        )
+
+    def overdue(self, before: datetime) -> Self:
+        """Return what has been due since ``before`` or longer.
+
+        The index orders rows by time only within one queue and priority, so the condition names each pair.
+        """
+        due = Q(pk__in=[])
+        for priority, queue in type(self)(self.model, using=self.db).buckets():
+            due |= Q(queue=queue, priority=priority)
+        return self.due(before).filter(due)
+
     def in_flight(self, types: Iterable[str], names: Iterable[str]) -> dict[str, int]:
-        """Return, by step name, the rows of ongoing workflows of these types that name these steps."""
+        """Count the executions of ongoing workflows of these types, by step name."""
         rows = self.filter(
             workflow__type__in=list(types), workflow__state__in=ONGOING, step_name__in=list(names)
         )

@@ -14,15 +14,13 @@ from django.db.models import Count, OuterRef, Q, Subquery
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
-from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import GenevaDriveError
-from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.dispatch import configured_dispatcher
 from geneva_drive.models import columns
 from geneva_drive.models.records import OperatorAction, Process, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.reports.selection import Selection
+from geneva_drive.reports.in_flight import undeclared_in_flight
 from geneva_drive.states import ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ _UNITS = ((timedelta(days=1), "day"), (timedelta(hours=1), "hour"), (timedelta(m
 def rows(alias: str) -> Iterator[Finding]:
     now = clock.now(alias)
     limit = _in_words(settings.OVERDUE_AFTER)
-    overdue = StepExecution.objects.using(alias).due(now - settings.OVERDUE_AFTER)
+    overdue = StepExecution.objects.using(alias).overdue(now - settings.OVERDUE_AFTER)
     late = overdue[:_MANY].count()
     if late:
         oldest = overdue.order_by("scheduled_for").values_list("scheduled_for", flat=True).first()
@@ -136,22 +134,17 @@ def rows(alias: str) -> Iterator[Finding]:
 
 
 def undeclared(alias: str) -> Iterator[Finding]:
-    """Workflows at steps and of classes that this code does not declare: those of ``geneva_list --undeclared``."""
-    found = Selection(undeclared=True).apply(Workflow.objects.using(alias), alias)
-    counts: dict[tuple[str, str | None], dict[str, int]] = {}
-    by_place: Any = found.order_by().values_list("type", "next_step_name", "state").annotate(Count("pk"))
-    for label, step, state, count in by_place:
-        # Of a class that is gone, no step is known: they are told as one.
-        states = counts.setdefault((label, step if registry.get(label) is not None else None), {})
-        states[state] = states.get(state, 0) + count
-    for (label, step), states in sorted(counts.items(), key=lambda each: (each[0][0], each[0][1] or "")):
-        total = sum(states.values())
-        told = ", ".join(f"{states[state]} {state}" for state in WorkflowState.values if state in states)
+    """Workflows of classes and at steps that this code does not declare."""
+    for found in undeclared_in_flight(alias):
+        label, step = found.type, found.step
+        states = ", ".join(
+            f"{found.states[state]} {state}" for state in WorkflowState.values if state in found.states
+        )
         if step is None:
             yield Finding(
                 "warning",
                 "undeclared",
-                f"{total} workflows are of the class {label}, which this code does not declare ({told}).",
+                f"{found.workflows} workflows are of the class {label}, which this code does not declare ({states}).",
                 "Declare it again, name it in the former_types of the class that took its place, or cancel them: "
                 f"geneva_cancel --type {label} --undeclared.",
             )
@@ -159,9 +152,10 @@ def undeclared(alias: str) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "undeclared",
-            f"{total} workflows stand at the step {step!r} of {label}, which this code does not declare ({told}).",
+            f"{found.workflows} workflows are at the step {step!r} of {label}, which this code does not declare "
+            f"({states}).",
             f"Leave a gravestone, {step} = removed_step(), or name the step that took its place: "
-            f'formerly=["{step}"]. Or take them on at another step: first geneva_pause those that are ready, then '
+            f'formerly=["{step}"]. Or continue them at another step: first geneva_pause those that are ready, then '
             f"geneva_resume_at STEP, each with --type {label} --step {step}.",
         )
 
@@ -318,8 +312,8 @@ def _processes(alias: str) -> Iterator[Finding]:
 
 
 def _queues_without_a_process(alias: str, alive: list[Process]) -> list[str]:
-    scheduled = {queue for _, queue in buckets(alias)}
-    return sorted(queue for queue in scheduled if not any(each.serves(queue) for each in alive))
+    scheduled = StepExecution.objects.using(alias).free().skip_scan("queue")
+    return [queue for queue in scheduled if not any(each.serves(queue) for each in alive)]
 
 
 def _clock(alias: str) -> Iterator[Finding]:

@@ -10,7 +10,6 @@ from django.db.models import Count, Min, Q
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
-from geneva_drive.housekeeping import buckets
 from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -94,16 +93,6 @@ def _waiting(alias: str, now: datetime) -> tuple[int, int]:
 
 
 def _overdue(alias: str, now: datetime) -> tuple[int, datetime | None]:
-    """Count what is due, and find the oldest of it.
-
-    One queue and priority after the other: what is due lies together in the index only within one.
-    """
-    count, oldest = 0, None
-    for priority, queue in buckets(alias):
-        rows = StepExecution.objects.using(alias).due(now).filter(queue=queue, priority=priority)
-        found = rows.aggregate(count=Count("pk"), oldest=Min("scheduled_for"))
-        count += found["count"]
-        if found["oldest"] is not None:
-            since = clock.utc(found["oldest"])
-            oldest = since if oldest is None else min(oldest, since)
-    return count, oldest
+    rows = StepExecution.objects.using(alias).overdue(now)
+    found = rows.aggregate(count=Count("pk"), oldest=Min("scheduled_for"))
+    return found["count"], None if found["oldest"] is None else clock.utc(found["oldest"])

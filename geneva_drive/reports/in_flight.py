@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,12 +11,11 @@ from django.db.models import Count, Min, Q
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
-from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.states import ACTIVE, ONGOING, ExecutionState
+from geneva_drive.states import ExecutionState
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,7 @@ class RemovedStep:
     executions
         Rows of the name, whatever their state.
     landing
-        Workflows that can still come upon the gravestone: their active execution is of it, or they are
-        pointed at it.
+        Workflows that stand at the gravestone, and skip it when they continue.
     """
 
     type: str
@@ -51,7 +48,7 @@ class Undeclared:
     Attributes
     ----------
     workflows
-        Ongoing workflows that would be undeclared: they stand at the step, or are of the class.
+        Ongoing workflows at the step, or of the class.
     states
         The same by state of the workflow.
     """
@@ -135,7 +132,8 @@ def removed_steps_in_flight(using: str | None = None) -> list[RemovedStep]:
             continue
         labels = [cls._geneva.label, *cls._geneva.former_types]
         executions = StepExecution.objects.using(alias).in_flight(labels, names)
-        landing = _standing(alias, labels, Q(step_name__in=names), Q(next_step_name__in=names))
+        rows: Any = Workflow.objects.using(alias).ongoing().filter(type__in=labels, next_step_name__in=names)
+        landing = dict(rows.order_by().values_list("next_step_name").annotate(Count("pk")))
         found.extend(
             RemovedStep(cls._geneva.label, name, executions.get(name, 0), landing.get(name, 0))
             for name in names
@@ -144,58 +142,17 @@ def removed_steps_in_flight(using: str | None = None) -> list[RemovedStep]:
 
 
 def undeclared_in_flight(using: str | None = None) -> list[Undeclared]:
-    """Return the steps and classes that ongoing workflows stand at and this code does not declare.
+    """Return the steps and classes of ongoing workflows that this code does not declare.
 
-    Running this with the new code against the live database tells, before a deploy, what it would strand.
+    Run with the new code against the live database, it tells before a deploy which workflows would pause.
     """
-    alias = _alias(using)
-    ongoing = Workflow._base_manager.using(alias).filter(state__in=ONGOING)
-    by_type: dict[str, dict[str, int]] = {}
-    for label, state, count in ongoing.order_by("type").values_list("type", "state").annotate(Count("pk")):
-        by_type.setdefault(label, {})[state] = count
-    found: list[Undeclared] = []
-    for label, states in by_type.items():
-        cls = registry.get(label)
-        if cls is None:
-            found.append(Undeclared(label, None, sum(states.values()), states))
-            continue
-        found.extend(_undeclared_steps(alias, label, cls.steps))
-    return found
-
-
-def _undeclared_steps(alias: str, label: str, steps: StepCollection) -> Iterator[Undeclared]:
-    known = [name for step in steps for name in (step.name, *step.formerly)]
-    counts: dict[str, dict[str, int]] = {}
-    for name, state, count in _at_steps(
-        alias, [label], ~Q(step_name__in=known), ~Q(next_step_name__in=known)
+    rows: Any = Workflow.objects.using(_alias(using)).undeclared().order_by()
+    found: dict[tuple[str, str | None], dict[str, int]] = {}
+    for label, name, state, count in rows.values_list("type", "next_step_name", "state").annotate(
+        Count("pk")
     ):
-        counts.setdefault(name, {}).setdefault(state, 0)
-        counts[name][state] += count
-    for name, states in sorted(counts.items()):
-        yield Undeclared(label, name, sum(states.values()), states)
-
-
-def _standing(alias: str, labels: list[str], active: Q, pointed: Q) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name, _, count in _at_steps(alias, labels, active, pointed):
-        counts[name] = counts.get(name, 0) + count
-    return counts
-
-
-def _at_steps(alias: str, labels: list[str], active: Q, pointed: Q) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield (step, state, workflows) by where ongoing workflows stand, each workflow once.
-
-    A workflow stands at its active execution's step; without one, at the step that it is pointed at.
-    """
-    executions = StepExecution.objects.using(alias).filter(
-        active, state__in=ACTIVE, workflow__type__in=labels, workflow__state__in=ONGOING
-    )
-    yield from executions.order_by().values_list("step_name", "workflow__state").annotate(Count("pk"))
-    workflows = Workflow._base_manager.using(alias).filter(
-        pointed,
-        type__in=labels,
-        state__in=ONGOING,
-        next_step_name__isnull=False,
-    )
-    without = workflows.exclude(executions__state__in=[str(state) for state in ACTIVE])
-    yield from without.order_by().values_list("next_step_name", "state").annotate(Count("pk"))
+        # Nothing is known about the steps of an undeclared class, so they count as one.
+        states = found.setdefault((label, name if registry.get(label) is not None else None), {})
+        states[state] = states.get(state, 0) + count
+    places = sorted(found.items(), key=lambda each: (each[0][0], each[0][1] or ""))
+    return [Undeclared(label, name, sum(states.values()), states) for (label, name), states in places]

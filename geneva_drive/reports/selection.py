@@ -11,12 +11,10 @@ from typing import Any
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import EmptyResultSet, ValidationError
-from django.db.models import OuterRef, Q, Subquery
+from django.db.models import Q
 
 from geneva_drive import clock
-from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import HeroKeyError
-from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.allowed import POSSIBLE
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -68,7 +66,7 @@ def search(text: str, using: str) -> Q:
     if _fits(by_key, using):
         found |= by_key
     app_label, _, model = term.lower().rpartition(".")
-    named = ContentType.objects.db_manager(using).filter(pk__in=list(_hero_types(using)), model=model)
+    named = ContentType.objects.db_manager(using).filter(pk__in=_hero_types(using), model=model)
     if app_label:
         named = named.filter(app_label=app_label)
     keys = list(named.values_list("pk", flat=True))
@@ -77,7 +75,7 @@ def search(text: str, using: str) -> Q:
 
 def _any_hero(key: str, using: str) -> Q:
     # With its types named, the index of type and key is entered.
-    return Q(hero_type_id__in=list(_hero_types(using)), hero_id=key)
+    return Q(hero_type_id__in=_hero_types(using), hero_id=key)
 
 
 def _fits(condition: Q, using: str) -> bool:
@@ -91,13 +89,9 @@ def _fits(condition: Q, using: str) -> bool:
     return True
 
 
-def _hero_types(using: str) -> Iterator[int]:
-    """Yield the content types that heroes have, from one to the next by the index."""
-    rows = Workflow._base_manager.using(using).filter(hero_type__isnull=False).order_by("hero_type_id")
-    found = rows.values_list("hero_type_id", flat=True).first()
-    while found is not None:
-        yield found
-        found = rows.filter(hero_type_id__gt=found).values_list("hero_type_id", flat=True).first()
+def _hero_types(using: str) -> list[int]:
+    """Return the content types that heroes have."""
+    return list(Workflow.objects.using(using).skip_scan("hero_type_id"))
 
 
 _NOTHING: tuple[object, ...] = (None, False, (), "")
@@ -167,6 +161,8 @@ class Selection:
         """
         if self.type:
             rows = rows.of_type(self.type)
+        if self.undeclared:
+            rows = rows.undeclared()
         for condition in self._conditions(using):
             rows = rows.filter(condition)
         return rows
@@ -191,8 +187,6 @@ class Selection:
         if self.waiting_longer is not None:
             before = clock.local(now - self.waiting_longer)
             yield _executions(using, state=ExecutionState.WAITING, waiting_since__lte=before)
-        if self.undeclared:
-            yield _undeclared(using)
         if self.created_after is not None:
             yield Q(created_at__gte=clock.local(self.created_after))
         if self.created_before is not None:
@@ -211,33 +205,16 @@ def _executions(using: str, **conditions: Any) -> Q:
 
 
 def _overdue(using: str, before: datetime) -> Q:
-    # One queue and priority after the other: what is due lies together in the index only within one.
-    due = Q(pk__in=[])
-    for priority, queue in buckets(using):
-        due |= Q(queue=queue, priority=priority)
-    rows = StepExecution.objects.using(using).due(before).filter(due)
+    rows = StepExecution.objects.using(using).overdue(before)
     return Q(pk__in=rows.order_by().values("workflow_id"), state=WorkflowState.READY)
-
-
-def _undeclared(using: str) -> Q:
-    found = Q(type__in=[label for label in _types(using) if registry.get(label) is None])
-    for cls in registry.all():
-        names = [name for step in cls.steps for name in (step.name, *step.formerly)]
-        labels = [cls._geneva.label, *cls._geneva.former_types]
-        found |= Q(type__in=labels, next_step_name__isnull=False) & ~Q(next_step_name__in=names)
-    return Q(state__in=ONGOING) & found
 
 
 def _with_error(using: str, name: str) -> Q:
     classes = errors_named(using, name)
-    failures = StepExecution.objects.using(using).filter(state=ExecutionState.FAILED)
-    # The step that failed is the one pointed at: an old error of another step is history.
-    here = failures.filter(workflow_id=OuterRef("pk"), step_name=OuterRef("next_step_name"))
-    paused = Workflow._base_manager.using(using).filter(
-        state=WorkflowState.PAUSED, pk__in=failures.filter(error_class__in=classes).values("workflow_id")
-    )
-    latest = paused.alias(latest=Subquery(here.latest_first().values("error_class")[:1]))
-    return Q(pk__in=latest.filter(latest__in=classes).values("pk"))
+    failures = StepExecution.objects.using(using).filter(state=ExecutionState.FAILED, error_class__in=classes)
+    # The index of errors finds the few that may be meant; only of those the latest error is looked up.
+    paused = Workflow.objects.using(using).paused().filter(pk__in=failures.values("workflow_id"))
+    return Q(pk__in=paused.with_latest_error().filter(latest_error__in=classes).values("pk"))
 
 
 def errors_named(using: str, name: str) -> list[str]:
@@ -246,20 +223,8 @@ def errors_named(using: str, name: str) -> list[str]:
 
 
 def error_classes(using: str) -> Iterator[str]:
-    """Yield the classes of errors that any attempt has ended with, from one to the next by the index."""
-    return _each(StepExecution.objects.using(using).filter(error_class__isnull=False), "error_class")
-
-
-def _types(using: str) -> Iterator[str]:
-    return _each(Workflow._base_manager.using(using), "type")
-
-
-def _each(rows: Any, column: str) -> Iterator[Any]:
-    values = rows.order_by(column).values_list(column, flat=True)
-    value = values.first()
-    while value is not None:
-        yield value
-        value = values.filter(**{f"{column}__gt": value}).first()
+    """Yield the classes of errors that any attempt has ended with."""
+    return StepExecution.objects.using(using).skip_scan("error_class")
 
 
 def possible(control: str, using: str) -> Q:

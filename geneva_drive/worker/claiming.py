@@ -22,7 +22,6 @@ from geneva_drive.execution import prepare
 from geneva_drive.execution.fast_path import Candidate, begin_at_once
 from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.execution.runner import Runner
-from geneva_drive.housekeeping import buckets
 from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow, may_pass
 from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
@@ -67,7 +66,7 @@ class CandidateCache:
         remembered = time.monotonic() < self._until
         if not remembered:
             self.forget()
-            self._buckets = buckets(self._using, self._queues)
+            self._buckets = StepExecution.objects.using(self._using).buckets(self._queues)
             self._until = time.monotonic() + _REMEMBERED
         return list(self._buckets), remembered
 
@@ -123,11 +122,12 @@ def claim(using: str, candidates: CandidateCache, limit: int, runner: Runner) ->
 
 def is_anything_due(using: str, queues: list[str] | None) -> bool:
     """Whether a claim may find something now or as soon as others let go of it."""
-    due = StepExecution.objects.using(using).due(clock.now(using)).order_by("scheduled_for").values_list("pk")
+    rows = StepExecution.objects.using(using)
+    due = rows.due(clock.now(using)).order_by("scheduled_for").values_list("pk")
     # In the index's order: an ``exists()`` may go through the whole table, hoping for an early find.
     return any(
         due.filter(queue=queue, priority=priority).first() is not None
-        for priority, queue in buckets(using, queues)
+        for priority, queue in rows.buckets(queues)
     )
 
 

@@ -108,7 +108,7 @@ def test_workflows_at_a_step_that_is_gone_are_told_by_state_with_a_way_out(
 
     assert finding.level == "warning"
     assert finding.message == (
-        "3 workflows stand at the step 'gone' of testapp.FiveSteps, which this code does not declare "
+        "3 workflows are at the step 'gone' of testapp.FiveSteps, which this code does not declare "
         "(2 ready, 1 paused)."
     )
     where = ("--type", "testapp.FiveSteps", "--step", "gone")

@@ -139,6 +139,7 @@ class TestRemovedSteps:
     def test_fails_for_a_script_when_rows_are_in_flight(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
         StepExecution.objects.filter(workflow=workflow).update(step_name="buried")
+        Workflow.objects.filter(pk=workflow.pk).update(next_step_name="buried")
         assert command("geneva_removed_steps").status == 0
         answer = command("geneva_removed_steps", "--fail-if-in-flight", "--json")
         assert answer.status == 1

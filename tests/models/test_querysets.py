@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from geneva_drive import HeroKeyError, StepExecution, Workflow, clock, step
+from geneva_drive.models.querysets import StepExecutionQuerySet
 from tests.execution.support import Free, active
 from tests.testapp.models import Order
 
@@ -198,3 +200,51 @@ def test_executions_have_verbs_too(orders: list[Order]) -> None:
     workflow.cancel()
     row.refresh_from_db()
     assert not row.is_active
+
+
+class TestLatestErrors:
+    def failed(self, workflow: Workflow, minutes: int, error: str, **columns: Any) -> StepExecution:
+        """An attempt that failed, created so many minutes from now; its key grows with each call."""
+        values: dict[str, Any] = {"step_name": workflow.next_step_name, "state": "failed", **columns}
+        moment = clock.local(clock.now() + timedelta(minutes=minutes))
+        return StepExecution.objects.create(
+            workflow=workflow,
+            queue="default",
+            scheduled_for=moment,
+            created_at=moment,
+            error_class=error,
+            **values,
+        )
+
+    def test_the_latest_by_time_counts_where_keys_are_in_another_order(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # UUID keys come from the clocks of several hosts, so a later attempt may have a lower key.
+        monkeypatch.setattr(
+            StepExecutionQuerySet, "latest_first", lambda rows: rows.order_by("-created_at", "-pk")
+        )
+        workflow = Found.start().pause()
+        late = self.failed(workflow, 2, "builtins.KeyError")
+        early = self.failed(workflow, 1, "builtins.ValueError")
+        assert late.pk < early.pk
+
+        assert Workflow.objects.all().latest_errors() == {workflow.pk: "builtins.KeyError"}
+        found = Workflow.objects.filter(pk=workflow.pk).with_latest_error().get()
+        assert found.latest_error == "builtins.KeyError"
+
+    def test_errors_of_other_steps_and_of_workflows_that_are_not_paused_do_not_count(self) -> None:
+        workflow, ready = Found.start().pause(), Found.start()
+        self.failed(workflow, 1, "builtins.KeyError", step_name="other")
+        self.failed(ready, 1, "builtins.KeyError")
+
+        assert Workflow.objects.all().latest_errors() == {workflow.pk: None}
+
+
+def test_distinct_values_come_in_order_and_without_null() -> None:
+    workflow, other = Found.start(), Found.start()
+    StepExecution.objects.filter(workflow=workflow).update(error_class="b", queue="mail")
+    assert list(StepExecution.objects.all().skip_scan("error_class")) == ["b"]
+    StepExecution.objects.filter(workflow=other).update(error_class="a")
+    assert list(StepExecution.objects.all().skip_scan("error_class")) == ["a", "b"]
+    assert StepExecution.objects.all().buckets() == [(0, "default"), (0, "mail")]
+    assert StepExecution.objects.all().buckets(["mail", "nobody's"]) == [(0, "mail")]

@@ -12,7 +12,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection, transaction
 from django.db.models import Q
 
-from geneva_drive import clock, housekeeping
+from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import dead_processes, retention
@@ -50,7 +50,7 @@ def _all_use(found: list[Plan], index: str, *, table: str) -> None:
 
 def test_what_is_due_on_a_queue_at_a_priority() -> None:
     """The claim: from bucket to bucket, then the oldest of one, without sorting what lies in it."""
-    found = plans(lambda: housekeeping.buckets("default"))
+    found = plans(lambda: StepExecution.objects.using("default").buckets())
     _all_use(found, "geneva_execution_due", table=EXECUTIONS)
     found += plans(lambda: next(claiming._pages("default", "default", 0, 1)))
     _all_use(found, "geneva_execution_due", table=EXECUTIONS)

@@ -60,11 +60,7 @@ class Command(SelectingCommand):
             each.workflow_id: each for each in executions.filter(state__in=ACTIVE).defer("error_traceback")
         }
         paused = [workflow.pk for workflow in found if workflow.state == WorkflowState.PAUSED]
-        failed = executions.filter(workflow_id__in=paused, state=ExecutionState.FAILED).order_by("pk")
-        errors = {
-            (workflow, step): error
-            for workflow, step, error in failed.values_list("workflow_id", "step_name", "error_class")
-        }
+        errors = Workflow.objects.using(using).filter(pk__in=paused).latest_errors()
         return [
             {
                 "id": workflow.pk,
@@ -73,7 +69,7 @@ class Command(SelectingCommand):
                 "state": str(workflow.state),
                 "step": workflow.next_step_name,
                 "when": _when(active.get(workflow.pk), now),
-                "error": (errors.get((workflow.pk, workflow.next_step_name)) or "").rsplit(".", 1)[-1],
+                "error": (errors.get(workflow.pk) or "").rsplit(".", 1)[-1],
                 "age": in_words(now - clock.utc(workflow.created_at)),
                 **_moments(workflow, active.get(workflow.pk)),
             }
