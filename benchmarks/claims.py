@@ -108,6 +108,7 @@ def child(rows: int, show_plans: bool) -> int:
 def ask(show_plans: bool) -> dict[str, tuple[float, int]]:
     """Each act's median milliseconds and its buffers or rows."""
     from geneva_drive.housekeeping import recover
+    from geneva_drive.models import StepExecution
     from geneva_drive.worker import claiming
 
     acts: dict[str, Callable[[], Any]] = {
