@@ -9,48 +9,40 @@ from django.db import transaction
 from geneva_drive import clock
 from geneva_drive.definition.steps import resumable_step
 from geneva_drive.exceptions import GenevaDriveError
+from geneva_drive.lifecycle.allowed import RULES
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection
 
 if TYPE_CHECKING:
     from django.db import models
 
-__all__ = ["ACTIONS", "BulkAction", "perform", "start_for_operator"]
-
-ACTIONS = ("pause", "resume", "resume_at", "skip", "cancel", "reschedule", "signal")
-"""What `perform` can do."""
+__all__ = ["BulkAction", "perform", "start_for_operator"]
 
 _MOST_LISTED = 1000
 _LONGEST_MESSAGE = 500
 
 
-def perform(workflow: Workflow, action: str, arguments: dict[str, Any], *, by: str, reason: str) -> None:
-    """Do one thing to one workflow, and write down who did it and why.
+def perform(workflow: Workflow, verb: str, arguments: dict[str, Any], *, by: str, reason: str) -> None:
+    """Do one of `geneva_drive.lifecycle.allowed.RULES` to one workflow, and record who did it and why.
 
     Parameters
     ----------
     arguments
-        ``step`` for "resume_at", ``at`` (or nothing: now) for "reschedule"; ``name``, ``payload`` and
-        ``idempotency_key`` for "signal".
+        Those of the workflow's method, such as ``step`` for "resume_at".
 
     Raises
     ------
     GenevaDriveError
         The workflow does not allow it.
     """
-    match action:
-        case "resume_at":
-            workflow.resume_at(arguments["step"], by=by, reason=reason)
-        case "reschedule":
-            workflow.reschedule(arguments.get("at"), by=by, reason=reason)
-        case "signal":
-            with transaction.atomic(using=workflow._state.db):
-                workflow.signal(**arguments)
-                _note(workflow, "signal", by=by, reason=reason, after={"signal": arguments["name"]})
-        case "pause" | "resume" | "skip" | "cancel":
-            getattr(workflow, action)(by=by, reason=reason)
-        case _:
-            raise ValueError(f"{action!r} is nothing that can be done. There are: {', '.join(ACTIONS)}.")
+    if verb not in RULES:
+        raise ValueError(f"{verb!r} is none of {', '.join(RULES)}.")
+    if verb != "signal":
+        getattr(workflow, verb)(**arguments, by=by, reason=reason)
+        return
+    with transaction.atomic(using=workflow._state.db):
+        workflow.signal(**arguments)
+        _note(workflow, "signal", by=by, reason=reason, after={"signal": arguments["name"]})
 
 
 def start_for_operator(

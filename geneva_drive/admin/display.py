@@ -1,4 +1,4 @@
-"""How states, times and heroes look. A state is told by its word; the colour only helps."""
+"""How states, times and heroes look on a page. A state is always a word; the colour only helps."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import django
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
-from django.forms import Media
-from django.http import HttpRequest
-from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils import formats
 from django.utils.html import format_html
@@ -20,15 +16,12 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
-from geneva_drive.admin.forms import editor_media
 from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import HeroModelGone
 from geneva_drive.models.workflow import Workflow
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
-
-    from geneva_drive.admin.workflow_admin import WorkflowAdmin
 
 
 _TONES = {
@@ -69,10 +62,14 @@ def pill(word: str, label: str | None = None) -> SafeString:
     return format_html('<span class="gd-pill {}">{}</span>', tone(word), label or word)
 
 
-def in_words(delta: timedelta) -> str:
-    """Return a duration in its two largest units."""
+def state_pill(workflow: Workflow) -> SafeString:
+    return pill(workflow.state, workflow.get_state_display())
+
+
+def in_words(delta: timedelta, *, whole: bool = False) -> str:
+    """Return a duration in its two largest units; with ``whole``, without a fraction of a second."""
     seconds = delta.total_seconds()
-    if seconds < 10 and not seconds.is_integer():
+    if seconds < 10 and not seconds.is_integer() and not whole:
         return _("%(count)s s") % {"count": formats.number_format(round(max(seconds, 0.0), 2))}
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -87,11 +84,6 @@ def in_words(delta: timedelta) -> str:
     return " ".join(text % {"count": count} for count, text in shown)
 
 
-def whole_seconds(delta: timedelta) -> timedelta:
-    """Leave out the fraction: of what is told to have been so for some time."""
-    return timedelta(seconds=int(delta.total_seconds()))
-
-
 def relative(moment: datetime | None, now: datetime) -> SafeString | str:
     """Return a time relative to now, with the exact one on hover."""
     if moment is None:
@@ -101,9 +93,9 @@ def relative(moment: datetime | None, now: datetime) -> SafeString | str:
     if abs(ahead) < timedelta(seconds=1):
         text = _("now")
     elif ahead > timedelta(0):
-        text = _("in %(time)s") % {"time": in_words(whole_seconds(ahead))}
+        text = _("in %(time)s") % {"time": in_words(ahead, whole=True)}
     else:
-        text = _("%(time)s ago") % {"time": in_words(whole_seconds(-ahead))}
+        text = _("%(time)s ago") % {"time": in_words(-ahead, whole=True)}
     shown = formats.localize(clock.local(exact))
     return format_html('<time datetime="{}" title="{}">{}</time>', exact.isoformat(), shown, text)
 
@@ -150,26 +142,3 @@ def as_json(value: Any) -> str:
         return str(each)
 
     return json.dumps(value, default=other, ensure_ascii=False, indent=1)
-
-
-def page(
-    model_admin: WorkflowAdmin, request: HttpRequest, template: str, title: str, **context: Any
-) -> TemplateResponse:
-    """Return a page within the admin site that the request came to."""
-    # Whence the templates' links take their namespace, also where the site has a name of its own.
-    request.current_app = model_admin.admin_site.name
-    everywhere = {
-        **model_admin.admin_site.each_context(request),
-        "title": title,
-        "opts": model_admin.opts,
-        "media": model_admin.media + editor_media() + Media(js=["geneva_drive/place.js"]),
-        # Django's stylesheet for breadcrumbs is made for a list from 6.1 on.
-        "is_nav_sidebar_enabled": False,  # the tables need the room
-        "crumbs_in_list": django.VERSION >= (6, 1),
-    }
-    return TemplateResponse(request, f"geneva_drive/admin/{template}.html", {**everywhere, **context})
-
-
-def user_name(request: HttpRequest) -> str:
-    """Return whom the records name."""
-    return str(request.user.get_username())

@@ -185,7 +185,7 @@ class StartForm(ReasonForm):
         content_type, key = values.get("hero_model"), values.get("hero_key")
         if bool(content_type) != bool(key):
             raise forms.ValidationError(_("Give both the hero's model and its key, or neither."))
-        values["hero"] = None
+        values["class"], values["hero"] = registry.get(values.get("type", "")), None
         if content_type is not None and key:
             try:
                 values["hero"] = content_type.get_object_for_this_type(using=self.using, pk=key)

@@ -108,7 +108,7 @@ def _offer(workflows: list[Any], allowed: list[Action], here: str) -> None:
         return
     keys = [each.pk for each in workflows if each.is_ongoing]
     rows = StepExecution.objects.using(workflows[0]._state.db).filter(workflow_id__in=keys, state__in=ACTIVE)
-    active = {each.workflow_id: each for each in rows.only("workflow_id", "state")}
+    active = {each.workflow_id: each for each in rows.only("workflow_id", "step_name", "state")}
     for each in workflows:
-        each.shown_offers = [action for action in allowed if action.applies(each, active.get(each.pk))]
+        each.shown_offers = [action for action in allowed if action.is_offered(each, active.get(each.pk))]
         each.shown_here = here

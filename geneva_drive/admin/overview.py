@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
-from geneva_drive.admin.display import in_words, page, relative, type_name
+from geneva_drive.admin.base import PagesAdmin
+from geneva_drive.admin.display import in_words, relative, type_name
 from geneva_drive.conf import settings
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.records import Process
@@ -28,10 +28,6 @@ from geneva_drive.reports.in_flight import (
 )
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
-if TYPE_CHECKING:
-    from geneva_drive.admin.workflow_admin import WorkflowAdmin
-
-
 _MOST_PROCESSES = 100
 _MOST_IN_HAND = 1000
 _STACK = (
@@ -41,15 +37,13 @@ _STACK = (
 )
 
 
-def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBase:
+def overview(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponseBase:
     """Counts by type and state, what needs attention, and who is at work."""
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
+    model_admin.require(request)
     using = model_admin.alias(request)
     now = clock.now(using)
     found, too_long, undeclared = figures(using), waiting(using), undeclared_in_flight(using)
-    return page(
-        model_admin,
+    return model_admin.page(
         request,
         "overview",
         _("Overview of workflows"),
@@ -68,12 +62,12 @@ def overview(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBa
             for each in too_long
         ],
         processes=_processes(model_admin, using, now),
-        list_url=model_admin.url("geneva_drive_workflow_changelist"),
-        removed_url=model_admin.url("geneva_drive_removed_steps"),
+        list_url=model_admin.list_url(),
+        removed_url=model_admin.url("removed_steps"),
     )
 
 
-def _cards(model_admin: WorkflowAdmin, found: Figures, undeclared: int) -> list[dict[str, Any]]:
+def _cards(model_admin: PagesAdmin, found: Figures, undeclared: int) -> list[dict[str, Any]]:
     late = _("overdue, oldest %(time)s") % {"time": in_words(found.oldest_overdue)}
     cards = [
         (found.paused, _("paused"), "gd-bad", {"state": "paused"}),
@@ -107,7 +101,7 @@ _ALARMING = ("paused", "undeclared")
 
 
 def _types(
-    model_admin: WorkflowAdmin,
+    model_admin: PagesAdmin,
     found: Figures,
     waiting: list[Waiting],
     undeclared: list[Undeclared],
@@ -126,7 +120,7 @@ def _types(
     return [_type(model_admin, label, of_type) for label, of_type in sorted(numbers.items())]
 
 
-def _type(model_admin: WorkflowAdmin, label: str, numbers: dict[str, int]) -> dict[str, Any]:
+def _type(model_admin: PagesAdmin, label: str, numbers: dict[str, int]) -> dict[str, Any]:
     ongoing = sum(numbers.get(str(state), 0) for state in ONGOING)
     return {
         "name": type_name(label),
@@ -155,7 +149,7 @@ def _overdue_by_type(using: str, now: datetime) -> dict[str, int]:
     return dict(rows.values_list("workflow__type").annotate(Count("pk")))
 
 
-def _processes(model_admin: WorkflowAdmin, using: str, now: datetime) -> list[dict[str, Any]]:
+def _processes(model_admin: PagesAdmin, using: str, now: datetime) -> list[dict[str, Any]]:
     processes = list(Process.objects.using(using).order_by("-heartbeat_at")[:_MOST_PROCESSES])
     rows = StepExecution.objects.using(using).filter(
         state=ExecutionState.IN_PROGRESS, process_id__in=[each.pk for each in processes]
@@ -165,7 +159,7 @@ def _processes(model_admin: WorkflowAdmin, using: str, now: datetime) -> list[di
     for each in slim.order_by("started_at")[:_MOST_IN_HAND]:
         in_hand.setdefault(each.process_id, []).append(
             {
-                "url": model_admin.url("geneva_drive_workflow_change", each.workflow_id),
+                "url": model_admin.url("workflow_change", each.workflow_id),
                 "workflow": f"{type_name(each.workflow.type)} {each.workflow_id}",
                 "step": each.step_name,
                 "since": in_words(now - clock.utc(each.started_at)) if each.started_at else "",
@@ -185,10 +179,9 @@ def _processes(model_admin: WorkflowAdmin, using: str, now: datetime) -> list[di
     ]
 
 
-def removed_steps(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpResponseBase:
+def removed_steps(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponseBase:
     """Every gravestone with its rows, and what is in flight and not declared."""
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
+    model_admin.require(request)
     using = model_admin.alias(request)
     graves = [
         {
@@ -211,14 +204,13 @@ def removed_steps(model_admin: WorkflowAdmin, request: HttpRequest) -> HttpRespo
         }
         for each in undeclared_in_flight(using)
     ]
-    return page(
-        model_admin,
+    return model_admin.page(
         request,
         "removed_steps",
         _("Removed steps"),
         graves=graves,
         missing=missing,
-        overview_url=model_admin.url("geneva_drive_overview"),
+        overview_url=model_admin.url("overview"),
     )
 
 

@@ -1,16 +1,14 @@
-"""The admin of workflows: looked at by those who may view, moved by those who may do so."""
+"""The admin of workflows: the list, and the addresses of the other pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode
 
-from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.urls import URLPattern, path, reverse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -18,8 +16,9 @@ from django.utils.translation import gettext_lazy as _
 from geneva_drive import clock
 from geneva_drive.admin import overview, views
 from geneva_drive.admin.actions import ACTIONS, Action
+from geneva_drive.admin.base import PagesAdmin
 from geneva_drive.admin.changelist import CappedPaginator, WorkflowChangeList
-from geneva_drive.admin.display import hero_link, in_words, page, pill, relative, type_name, whole_seconds
+from geneva_drive.admin.display import hero_link, in_words, pill, relative, state_pill, type_name
 from geneva_drive.admin.filters import FILTERS
 from geneva_drive.admin.workflow_page import workflow_page
 from geneva_drive.definition.registry import registry
@@ -29,7 +28,7 @@ from geneva_drive.states import ExecutionState
 
 
 def _bulk(action: Action) -> Callable[[Any, HttpRequest, Any], HttpResponseBase]:
-    """Make the list's action: it only asks; what is asked is done by a POST of the answer."""
+    """Make an item of the list's menu. It only asks: the answer is another POST."""
 
     def ask(model_admin: WorkflowAdmin, request: HttpRequest, queryset: Any) -> HttpResponseBase:
         return views.ask_many(model_admin, request, action, queryset)
@@ -40,17 +39,10 @@ def _bulk(action: Action) -> Callable[[Any, HttpRequest, Any], HttpResponseBase]
 
 
 @admin.register(Workflow)
-class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Rows are looked at, never edited; Django's add, change and delete permissions grant nothing."""
+class WorkflowAdmin(PagesAdmin):
+    """Register it on a site of your own to have workflows there."""
 
-    list_display = (
-        "shown_workflow",
-        "shown_hero",
-        "shown_state",
-        "shown_step",
-        "shown_due",
-        "shown_age",
-    )
+    list_display = ("shown_workflow", "shown_hero", "shown_state", "shown_step", "shown_due", "shown_age")
     list_display_links = None
     show_facets = admin.ShowFacets.NEVER  # each would count all rows
     list_filter = FILTERS
@@ -67,22 +59,12 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     class Media:
         css = {"all": ["geneva_drive/workflows.css"]}
 
-    # -- what is shown
-
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[WorkflowChangeList]:  # noqa: ARG002
         return WorkflowChangeList
 
-    def alias(self, request: HttpRequest) -> str:
-        """Return the database that this admin looks at."""
-        return str(self.get_queryset(request).db)
-
     def get_queryset(self, request: HttpRequest) -> Any:
-        return (
-            super()
-            .get_queryset(request)
-            .defer("metadata", "job_options", "ongoing_key")
-            .prefetch_related("hero")
-        )
+        rows = super().get_queryset(request)
+        return rows.defer("metadata", "job_options", "ongoing_key").prefetch_related("hero")
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:  # noqa: ARG002
         return (queryset.filter(search(search_term, queryset.db)) if search_term else queryset), False
@@ -94,10 +76,21 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         # By any other column a million rows would have to be sorted.
         return ()
 
+    def get_actions(self, request: HttpRequest, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        # Django says where the menu will stand from 6.1 on.
+        found = super().get_actions(request, *args, **kwargs)
+        allowed = {action.name for action in ACTIONS if self.may(request, action.permission)}
+        return {name: what for name, what in found.items() if name in allowed}
+
     @admin.display(description=_("workflow"))
     def shown_workflow(self, workflow: Workflow) -> str:
-        name = format_html("{} {}", type_name(workflow.type), str(workflow.pk))
-        link = format_html('<a href="{}" title="{}">{}</a>', self.url_of(workflow), workflow.type, name)
+        link = format_html(
+            '<a href="{}" title="{}">{} {}</a>',
+            self.url_of(workflow),
+            workflow.type,
+            type_name(workflow.type),
+            str(workflow.pk),
+        )
         if registry.get(workflow.type) is None:
             return format_html("{} {}", link, pill("not declared", gettext("class missing")))
         return link
@@ -108,7 +101,7 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=_("state"))
     def shown_state(self, workflow: Workflow) -> str:
-        return pill(workflow.state, workflow.get_state_display())
+        return state_pill(workflow)
 
     @admin.display(description=_("step"))
     def shown_step(self, workflow: Workflow) -> str:
@@ -130,54 +123,21 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return "-"
         if execution.state == ExecutionState.IN_PROGRESS:
             since = now - clock.utc(execution.started_at or execution.created_at)
-            return gettext("running for %(time)s") % {"time": in_words(whole_seconds(since))}
+            return gettext("running for %(time)s") % {"time": in_words(since, whole=True)}
         if execution.state == ExecutionState.WAITING:
             since = now - clock.utc(execution.waiting_since or execution.created_at)
-            return gettext("waiting for %(time)s") % {"time": in_words(whole_seconds(since))}
+            return gettext("waiting for %(time)s") % {"time": in_words(since, whole=True)}
         if execution.on_hold:
-            return gettext("on_hold")
+            return gettext("on hold")
         late = now - clock.utc(execution.scheduled_for)
         if late.total_seconds() > 1:
-            return pill("failed", gettext("overdue by %(time)s") % {"time": in_words(whole_seconds(late))})
+            return pill("failed", gettext("overdue by %(time)s") % {"time": in_words(late, whole=True)})
         return relative(execution.scheduled_for, now)
 
     @admin.display(description=_("started"))
     def shown_age(self, workflow: Workflow) -> str:
         now = getattr(workflow, "shown_now", None) or clock.now(workflow._state.db)
         return relative(workflow.created_at, now)
-
-    # -- who may what
-
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        # Not Django's "may change, so may view": change grants nothing here.
-        return bool(request.user.has_perm("geneva_drive.view_workflow"))
-
-    def may(self, request: HttpRequest, action: Action) -> bool:
-        """Whether the user has the action's own permission."""
-        return bool(request.user.has_perm(f"geneva_drive.{action.permission}"))
-
-    def require(self, request: HttpRequest, permission: str) -> None:
-        """Refuse a user without view permission and the one named."""
-        if not self.has_view_permission(request) or not request.user.has_perm(f"geneva_drive.{permission}"):
-            raise PermissionDenied
-
-    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
-        # Django says where the menu will stand from 6.1 on, and asks for this signature.
-        options = {} if action_location is None else {"action_location": action_location}
-        allowed = {action.name for action in ACTIONS if self.may(request, action)}
-        found = super().get_actions(request, **options)
-        return {name: what for name, what in found.items() if name in allowed}
-
-    # -- pages
 
     def get_urls(self) -> list[URLPattern]:
         def wrap(view: Callable[..., HttpResponseBase]) -> Any:
@@ -207,36 +167,13 @@ class WorkflowAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         if request.method not in ("GET", "HEAD"):
             raise PermissionDenied
         context = {**workflow_page(self, request, workflow), **(extra_context or {})}
-        return page(self, request, "workflow", f"{workflow.type} {workflow.pk}", **context)
-
-    def find(self, request: HttpRequest, object_id: str) -> Workflow:
-        """Return the workflow of a page, or answer 403 or 404."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        workflow = self.get_object(request, unquote(object_id))
-        if workflow is None:
-            raise Http404(gettext("There is no workflow %(id)s.") % {"id": object_id})
-        found: Workflow = workflow
-        return found
+        return self.page(request, "workflow", f"{workflow.type} {workflow.pk}", **context)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         context = {
             "title": gettext("Workflows"),
             "is_nav_sidebar_enabled": False,  # the columns need the room
-            "may_start": request.user.has_perm("geneva_drive.start_workflow"),
+            "may_start": self.may(request, "start_workflow"),
             **(extra_context or {}),
         }
         return super().changelist_view(request, context)
-
-    def url_of(self, workflow: Workflow) -> str:
-        return reverse(f"{self.admin_site.name}:geneva_drive_workflow_change", args=[workflow.pk])
-
-    def url(self, name: str, *arguments: Any) -> str:
-        return reverse(f"{self.admin_site.name}:{name}", args=arguments)
-
-    def list_url(self, **parameters: Any) -> str:
-        """Return the list's address with these filters."""
-        return f"{self.url('geneva_drive_workflow_changelist')}?{urlencode(parameters)}"
-
-    def tell(self, request: HttpRequest, message: str, level: int = messages.SUCCESS) -> None:
-        self.message_user(request, message, level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.http import HttpRequest
 from django.utils.text import Truncator
@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from geneva_drive import clock
 from geneva_drive.admin.actions import ACTIONS, Action
+from geneva_drive.admin.base import PagesAdmin
 from geneva_drive.admin.display import as_json, hero_link, in_words, pill, relative, tone, type_name
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
@@ -22,10 +23,6 @@ from geneva_drive.reports.explain import explain
 from geneva_drive.reports.history import Chain, Progress, Timeline, TimelineStep, chains, duration_of, tell
 from geneva_drive.states import ExecutionState, SignalState, WorkflowState
 from geneva_drive.workflows import BulkAction
-
-if TYPE_CHECKING:
-    from geneva_drive.admin.workflow_admin import WorkflowAdmin
-
 
 _LONGEST_MESSAGE = 120
 
@@ -169,7 +166,7 @@ _MARKS = {
 _MOST_SIGNALS = 200
 
 
-def workflow_page(model_admin: WorkflowAdmin, request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
+def workflow_page(model_admin: PagesAdmin, request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
     """Return the context of the page."""
     timeline = tell(workflow)
     now = clock.now(workflow._state.db)
@@ -211,17 +208,17 @@ def _needs_somebody(workflow: Workflow) -> bool:
     return is_stranded or workflow.state == WorkflowState.PAUSED
 
 
-def _buttons(model_admin: WorkflowAdmin, request: HttpRequest, timeline: Timeline) -> list[dict[str, Any]]:
+def _buttons(model_admin: PagesAdmin, request: HttpRequest, timeline: Timeline) -> list[dict[str, Any]]:
     workflow = timeline.workflow
     offered = [
         action
         for action in ACTIONS
-        if model_admin.may(request, action) and action.applies(workflow, timeline.active)
+        if model_admin.may(request, action.permission) and action.is_offered(workflow, timeline.active)
     ]
     return [
         {
             "label": _label(action, timeline),
-            "url": model_admin.url("geneva_drive_act", workflow.pk, action.name),
+            "url": model_admin.url("act", workflow.pk, action.name),
             "asks": action.asks,
             "tone": "gd-danger" if action.name == "cancel" else "" if number == 0 else "gd-secondary",
         }
@@ -237,12 +234,12 @@ def _label(action: Action, timeline: Timeline) -> str:
     if action.name == "resume" and workflow.state == WorkflowState.PERFORMING:
         return _("Withdraw the pause")
     if action.name == "resume" and runs and timeline.active is None:
-        return _("Resume: run %(step)s again") % {"step": step}
+        return _("Resume: retry %(step)s") % {"step": step}
     if action.name == "resume" and runs:
-        return _("Resume: go on with %(step)s") % {"step": step}
+        return _("Resume: continue with %(step)s") % {"step": step}
     if action.name == "skip" and step is not None:
         return _("Skip %(step)s…") % {"step": step}
-    return str(action.button)
+    return f"{action.title}…" if action.asks else str(action.title)
 
 
 def _step(
@@ -367,7 +364,7 @@ def _by_hand(action: Any, now: datetime) -> dict[str, Any]:
     }
 
 
-def _bulk(model_admin: WorkflowAdmin, workflow: Workflow) -> dict[str, Any] | None:
+def _bulk(model_admin: PagesAdmin, workflow: Workflow) -> dict[str, Any] | None:
     """Return what came of an action on many, if that is what this workflow is."""
     if not isinstance(workflow, BulkAction) or not isinstance(workflow.metadata, dict):
         return None
@@ -377,7 +374,7 @@ def _bulk(model_admin: WorkflowAdmin, workflow: Workflow) -> dict[str, Any] | No
         "total": order.get("total"),
         "failed": order.get("failed", 0),
         "failures": [
-            (model_admin.url("geneva_drive_workflow_change", key), key, message)
+            (model_admin.url("workflow_change", key), key, message)
             for key, message in order.get("failures", [])
         ],
     }

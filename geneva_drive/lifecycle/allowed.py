@@ -1,185 +1,165 @@
-"""What may be done to a workflow by hand: in which states, and why not.
+"""The table of states and verbs: what may be done to a workflow now, and why not.
 
-A control asks it of the locked row; whoever wants to say beforehand what a control would refuse asks it of a row
-that nobody has locked. What the workflow does meanwhile can then still make the difference.
+A method asks with the rows locked, just before it acts. Commands and the admin ask without locks, to say beforehand
+what would be refused; the workflow can still move in between.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
 from geneva_drive.definition.collection import StepDefinition
-from geneva_drive.exceptions import InvalidStateError, StepNotDefinedError
+from geneva_drive.exceptions import GenevaDriveError, InvalidStateError, StepNotDefinedError
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.states import ENDED, ONGOING, ExecutionState, WorkflowState
+from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
-POSSIBLE: dict[str, tuple[WorkflowState, ...]] = {
-    "pause": (WorkflowState.READY, WorkflowState.PERFORMING),
-    # And what is performing and asked to pause: that is withdrawn.
-    "resume": (WorkflowState.PAUSED,),
-    "resume_at": (WorkflowState.PAUSED,),
-    "skip": (WorkflowState.READY, WorkflowState.PAUSED),
-    "cancel": ONGOING,
-    "signal": ONGOING,
-    # If its step is scheduled, and not waiting.
-    "reschedule": (WorkflowState.READY, WorkflowState.PAUSED),
+
+@dataclass(frozen=True)
+class Rule:
+    """When a verb is allowed.
+
+    Attributes
+    ----------
+    states
+        Of the workflow.
+    reason
+        Why it is refused in any other state, for people.
+    cannot
+        For a verb that needs the step where the workflow stands to be declared: what cannot be done otherwise.
+    needs_scheduled
+        Whether it acts on a scheduled execution; a waiting one will not do.
+    """
+
+    states: tuple[WorkflowState, ...]
+    reason: Any
+    cannot: str = ""
+    needs_scheduled: bool = False
+
+
+_READY, _PERFORMING, _PAUSED = WorkflowState.READY, WorkflowState.PERFORMING, WorkflowState.PAUSED
+
+RULES: dict[str, Rule] = {
+    "pause": Rule((_READY, _PERFORMING), _("only a ready or performing workflow can be paused")),
+    # Also a performing one that was asked to pause: see `withdraws_a_pause`.
+    "resume": Rule((_PAUSED,), _("only a paused workflow can be resumed"), cannot="be resumed"),
+    "resume_at": Rule((_PAUSED,), _("only a paused workflow can be resumed at a step")),
+    "skip": Rule(
+        (_READY, _PAUSED), _("only a ready or paused workflow can skip a step"), cannot="skip its step"
+    ),
+    "cancel": Rule(ONGOING, _("only an ongoing workflow can be canceled")),
+    "signal": Rule(ONGOING, _("only an ongoing workflow can receive a signal")),
+    "reschedule": Rule(
+        (_READY, _PAUSED), _("only a workflow with a scheduled step can be rescheduled"), needs_scheduled=True
+    ),
 }
-"""The states in which a control may have something to do."""
-
-_WORDS = {
-    "pause": ("paused", "a ready or performing"),
-    "resume": ("resumed", "a paused"),
-    "resume_at": ("resumed at a step", "a paused"),
-    "skip": ("moved past a step", "a ready or paused"),
-    "cancel": ("canceled", "an ongoing"),
-}
-
-
-def pause(workflow: Workflow) -> None:
-    """Raise ``InvalidStateError`` unless it can be paused."""
-    _check_state(workflow, "pause")
 
 
 def withdraws_a_pause(workflow: Workflow) -> bool:
-    """Whether to resume it is to withdraw a pause that was asked for while a step is in flight."""
-    return workflow.state == WorkflowState.PERFORMING and workflow.pause_requested_at is not None
+    """Whether resuming it withdraws a pause that was requested while its step is still running."""
+    return workflow.state == _PERFORMING and workflow.pause_requested_at is not None
 
 
-def resume(workflow: Workflow, active: StepExecution | None) -> StepDefinition | None:
-    """Return the step that it would go on with, if it stands at one.
-
-    Raises
-    ------
-    InvalidStateError, StepNotDefinedError
-        It cannot be resumed.
-    """
-    if withdraws_a_pause(workflow):
-        return None
-    _check_state(workflow, "resume")
-    return defined(workflow, _name(workflow, active), "resumed")
-
-
-def resume_at(workflow: Workflow, step: str | None) -> StepDefinition | None:
-    """Return the step that it would be resumed at; None asks for its state alone.
-
-    Raises
-    ------
-    InvalidStateError, StepNotDefinedError
-        It cannot be resumed there.
-    """
-    _check_state(workflow, "resume_at")
-    if step is None:
-        return None
-    definition = workflow.steps.resolve(step)
-    if definition is None or definition.removed:
-        what = "not defined" if definition is None else "a removed step"
-        raise StepNotDefinedError(
-            f"{workflow} cannot be resumed at {step!r}, which is {what} in {workflow.type}. {runnable(workflow)}"
-        )
-    return definition
-
-
-def skip(workflow: Workflow, active: StepExecution | None) -> StepDefinition | None:
-    """Return the step that it would be moved past, if it stands at one.
-
-    Raises
-    ------
-    InvalidStateError, StepNotDefinedError
-        It cannot be moved past it.
-    """
-    _check_state(workflow, "skip")
-    return defined(workflow, _name(workflow, active), "moved past it")
-
-
-def cancel(workflow: Workflow) -> None:
-    """Raise ``InvalidStateError`` if it has ended."""
-    if workflow.state in ENDED:
-        raise _wrong_state(workflow, "cancel")
-
-
-def reschedule(workflow: Workflow, active: StepExecution | None) -> StepExecution:
-    """Return the execution that would be moved in time. Raises ``InvalidStateError`` when none is scheduled."""
-    if active is None or active.state != ExecutionState.SCHEDULED:
-        raise InvalidStateError(
-            f"{workflow} is {workflow.state} and has no scheduled step that could be moved in time."
-        )
-    return active
-
-
-def check(control: str, workflow: Workflow, active: StepExecution | None, *, step: str | None = None) -> None:
-    """Raise what the control of this name would, as far as that can be told without its locks.
+def check(
+    verb: str, workflow: Workflow, active: StepExecution | None = None, *, step: str | None = None
+) -> StepDefinition | None:
+    """Refuse what is not allowed.
 
     Parameters
     ----------
     active
-        The workflow's active execution.
+        The workflow's active execution, for the verbs that need it: "resume", "skip" and "reschedule".
     step
-        For ``resume_at``: where. None asks for the state alone.
-    """
-    if control == "pause":
-        pause(workflow)
-    elif control == "resume":
-        resume(workflow, active)
-    elif control == "resume_at":
-        resume_at(workflow, step)
-    elif control == "skip":
-        skip(workflow, active)
-    elif control == "cancel":
-        cancel(workflow)
-    elif control == "reschedule":
-        reschedule(workflow, active)
-    else:
-        raise ValueError(f"{control!r} is no control.")
+        For "resume_at": where. None checks the state alone.
 
-
-def _check_state(workflow: Workflow, control: str) -> None:
-    if workflow.state not in POSSIBLE[control]:
-        raise _wrong_state(workflow, control)
-
-
-def _wrong_state(workflow: Workflow, control: str) -> InvalidStateError:
-    done, wanted = _WORDS[control]
-    return InvalidStateError(
-        f"{workflow} is {workflow.state} and cannot be {done}: only {wanted} workflow can."
-    )
-
-
-def _name(workflow: Workflow, active: StepExecution | None) -> str | None:
-    name: str | None = active.step_name if active is not None else workflow.next_step_name
-    return name
-
-
-def defined(workflow: Workflow, name: str | None, done: str) -> StepDefinition | None:
-    """Return the definition that a stored name stands for; None for a workflow pointed at nothing.
+    Returns
+    -------
+    StepDefinition | None
+        The step to resume at, or the one where the workflow stands if the verb needs it.
 
     Raises
     ------
-    StepNotDefinedError
-        This code does not declare the step, or the class. The message names the ways out.
+    InvalidStateError, StepNotDefinedError
+        With a message for people.
     """
+    rule = RULES[verb]
+    if verb == "resume" and withdraws_a_pause(workflow):
+        return None
+    is_scheduled = active is not None and active.state == ExecutionState.SCHEDULED
+    if workflow.state not in rule.states or (rule.needs_scheduled and not is_scheduled):
+        raise InvalidStateError(refusal(verb, workflow))
+    if verb == "resume_at" and step is not None:
+        return _target(workflow, step)
+    if rule.cannot:
+        return _declared(workflow, active.step_name if active is not None else workflow.next_step_name, rule)
+    return None
+
+
+def why_not(verb: str, workflow: Workflow, active: StepExecution | None) -> str:
+    """Return why the verb would be refused, or an empty text."""
+    try:
+        check(verb, workflow, active)
+    except GenevaDriveError as error:
+        return str(error)
+    return ""
+
+
+def refusal(verb: str, workflow: Workflow) -> str:
+    """Return the message for a workflow in a wrong state."""
+    words = {"workflow": workflow, "state": workflow.state, "reason": RULES[verb].reason}
+    return gettext("%(workflow)s is %(state)s: %(reason)s.") % words
+
+
+def condition(verb: str, using: str) -> Q:
+    """Return the condition of the rows whose states allow the verb. Their steps are not looked at."""
+    rule = RULES[verb]
+    found = Q(state__in=rule.states)
+    if verb == "resume":
+        found |= Q(state=_PERFORMING, pause_requested_at__isnull=False)
+    if rule.needs_scheduled:
+        found &= Q(pk__in=StepExecution.objects.using(using).scheduled().order_by().values("workflow_id"))
+    return found
+
+
+def _target(workflow: Workflow, step: str) -> StepDefinition:
+    definition = workflow.steps.resolve(step)
+    if definition is not None and not definition.removed:
+        return definition
+    what = "not defined" if definition is None else "a removed step"
+    raise StepNotDefinedError(
+        f"{workflow} cannot be resumed at {step!r}, which is {what} in {workflow.type}. {_runnable(workflow)}"
+    )
+
+
+def _declared(workflow: Workflow, name: str | None, rule: Rule) -> StepDefinition | None:
+    """Return the definition of a stored name; None for a workflow that stands at no step."""
     if name is None:
         return None
     if not type(workflow)._geneva.is_startable:
         raise StepNotDefinedError(
-            f"{workflow} cannot be {done}: {runnable(workflow)} Ways out: cancel(), declare the class again, or name "
-            "it in the former_types of the one that took its place."
+            f"{workflow} cannot {rule.cannot}: {_runnable(workflow)} Ways out: cancel(), declare the class again, "
+            "or add it to the former_types of the class that replaced it."
         )
     definition = workflow.steps.resolve(name)
     if definition is None:
-        is_paused = workflow.state == WorkflowState.PAUSED
-        resume_at = "resume_at() one of them" if is_paused else "pause(), then resume_at() one of them"
+        pause_first = "" if workflow.state == _PAUSED else "pause(), then "
         raise StepNotDefinedError(
-            f"{workflow} cannot be {done}: its step {name!r} is not defined in {workflow.type}. "
-            f"{runnable(workflow)} Ways out: {resume_at}, cancel(), or declare the step again; "
-            f"next time leave a gravestone, {name} = removed_step(), where the step was."
+            f"{workflow} cannot {rule.cannot}: its step {name!r} is not defined in {workflow.type}. "
+            f"{_runnable(workflow)} Ways out: {pause_first}resume_at() one of them, cancel(), or declare the step "
+            f"again. Next time, leave a gravestone in place of the step: {name} = removed_step()."
         )
     return definition
 
 
-def runnable(workflow: Workflow) -> str:
-    """Say, for an error's message, at which steps a workflow can be resumed."""
+def _runnable(workflow: Workflow) -> str:
     if not type(workflow)._geneva.is_startable:
         return f"This code declares no workflow class {workflow.type!r}."
     names = ", ".join(step.name for step in workflow.steps.runnable)
-    if not names:
-        return "This code declares no runnable step for it."
-    return f"Steps that it can be resumed at: {names}."
+    return (
+        f"Steps to resume at: {names}." if names else "This code declares no runnable step for this workflow."
+    )

@@ -147,7 +147,7 @@ def _trace(locked: Workflow) -> dict[str, str] | None:
 
 def pause(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> None:
-        allowed.pause(locked)
+        allowed.check("pause", locked)
         if locked.state == WorkflowState.PERFORMING:
             if locked.pause_requested_at is None:
                 transitions.request_pause(locked, now=now)
@@ -182,7 +182,7 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
             mark_in_flight(locked, stop=False)
             return None
         execution = lock_active_execution(locked)
-        pointed_at = allowed.resume(locked, execution)
+        pointed_at = allowed.check("resume", locked, execution)
         if execution is not None:
             transitions.take_off_hold(execution)
             transitions.flush(execution)
@@ -204,7 +204,7 @@ def resume(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str
 
 def resume_at(workflow: Workflow, step: str, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> StepExecution | None:
-        definition = allowed.resume_at(locked, step)
+        definition = allowed.check("resume_at", locked, step=step)
         stray = lock_active_execution(locked)
         if stray is not None:
             transitions.end(
@@ -232,7 +232,7 @@ def _interrupted(locked: Workflow, definition: StepDefinition | None) -> StepExe
 def skip(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> StepExecution | None:
         execution = lock_active_execution(locked)
-        passed = allowed.skip(locked, execution)
+        passed = allowed.check("skip", locked, execution)
         if execution is not None:
             notes = {"reason": "skipped by hand"}
             following = apply_decision(
@@ -251,7 +251,7 @@ def skip(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) 
 
 def cancel(workflow: Workflow, *, by: AbstractBaseUser | str | None, reason: str) -> None:
     def act(locked: Workflow, now: datetime, pending: Pending) -> None:
-        allowed.cancel(locked)
+        allowed.check("cancel", locked)
         execution = lock_active_execution(locked)
         if execution is not None and execution.state == ExecutionState.IN_PROGRESS:
             # One in flight keeps its row until its body ends: whoever runs it closes it as canceled.
@@ -270,7 +270,9 @@ def reschedule(
     workflow: Workflow, at: datetime | None, *, by: AbstractBaseUser | str | None, reason: str
 ) -> None:
     def act(locked: Workflow, now: datetime, _pending: Pending) -> StepExecution | None:
-        execution = allowed.reschedule(locked, lock_active_execution(locked))
+        execution = lock_active_execution(locked)
+        allowed.check("reschedule", locked, execution)
+        assert execution is not None
         transitions.reschedule(execution, at=now if at is None else clock.utc(at))
         transitions.flush(execution)
         return execution

@@ -29,7 +29,7 @@ from geneva_drive.definition.matchers import (
 )
 from geneva_drive.events import Pending
 from geneva_drive.exceptions import InvalidSignalError, WorkflowNotOngoing
-from geneva_drive.lifecycle import dispatch, transitions
+from geneva_drive.lifecycle import allowed, dispatch, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import (
     alias_of,
@@ -74,7 +74,7 @@ def send(workflow: Workflow, name: str, payload: Any, *, idempotency_key: str | 
         if locked.state in ENDED:
             found = lock_signals(locked).filter(name=name, idempotency_key=key).first() if key else None
             if found is None:
-                raise WorkflowNotOngoing(f"{locked} is {locked.state}; the signal {name!r} reaches nobody.")
+                raise WorkflowNotOngoing(allowed.refusal("signal", locked))
             return _as_duplicate(found)
         signal = _insert(locked, name, text, key)
         if not signal.duplicate:

@@ -23,7 +23,6 @@ from geneva_drive.management.base import (
 )
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.reports.selection import possible
 from geneva_drive.states import ACTIVE
 
 _AT_ONCE = 500  # rows that a dry run reads with one query
@@ -55,7 +54,7 @@ class ActionCommand(SelectingCommand):
     done = ""
     """What has been done: "paused"."""
     control = ""
-    """The control's name, as `permitting` knows it."""
+    """The verb, as `allowed.RULES` names it."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         # With a default, or argparse would call what may be left out required.
@@ -117,7 +116,7 @@ class ActionCommand(SelectingCommand):
             )
         rows = self.select(options, using)
         if not options["state"]:
-            rows = rows.filter(possible(self.control, using))
+            rows = rows.filter(allowed.condition(self.control, using))
         return list(rows.order_by("pk").values_list("pk", flat=True))
 
     def _dry_run(self, keys: list[Any], options: dict[str, Any], using: str) -> None:
@@ -168,7 +167,7 @@ class ActionCommand(SelectingCommand):
             yield result
 
     def _result(
-        self, key: Any, workflow: Workflow | None, attempt: Callable[[Workflow], None], using: str
+        self, key: Any, workflow: Workflow | None, attempt: Callable[[Workflow], object], using: str
     ) -> _Result:
         if workflow is None:
             return _Result(key, None, f"there is no workflow {key} in {using!r}")

@@ -15,7 +15,6 @@ from django.db.models import Q
 
 from geneva_drive import clock
 from geneva_drive.exceptions import HeroKeyError
-from geneva_drive.lifecycle.allowed import POSSIBLE
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
@@ -225,14 +224,3 @@ def errors_named(using: str, name: str) -> list[str]:
 def error_classes(using: str) -> Iterator[str]:
     """Yield the classes of errors that any attempt has ended with."""
     return StepExecution.objects.using(using).skip_scan("error_class")
-
-
-def possible(control: str, using: str) -> Q:
-    """Return the condition of the workflows to which a control by hand can be done, as far as rows tell."""
-    condition = Q(state__in=POSSIBLE[control])
-    if control == "resume":
-        condition |= Q(state=WorkflowState.PERFORMING, pause_requested_at__isnull=False)
-    if control == "reschedule":
-        # Through the scheduled rows of what was chosen: only ongoing workflows have one.
-        condition &= Q(pk__in=StepExecution.objects.using(using).scheduled().order_by().values("workflow_id"))
-    return condition

@@ -161,7 +161,7 @@ class TestActions:
     def test_resume_is_done_at_once(self, browser: Browser) -> None:
         workflow = stumbled()
         browser.open(url(PAGE, workflow.pk))
-        browser.leave_by(browser.button("Resume: run second again").click)
+        browser.leave_by(browser.button("Resume: retry second").click)
         assert browser.path == url(PAGE, workflow.pk)
         assert "Resume: done." in browser.text(".messagelist")
         assert_step(workflow, "second", "scheduled")
@@ -182,11 +182,11 @@ class TestActions:
     def test_resume_at_a_step_shows_what_would_run(self, browser: Browser) -> None:
         parcel = paused_parcel()
         browser.open(url(PAGE, parcel.pk))
-        browser.leave_by(browser.link("Resume at…").click)
+        browser.leave_by(browser.link("Resume at a step…").click)
         text = browser.text(".gd-choices")
-        assert "a removed step: nothing can resume there" in text
-        assert "waits for parcel_scanned: 1 have one, 0 will park" in text
-        assert "passes over what was never done: ship (1)" in text
+        assert "removed step: cannot resume here" in text
+        assert "waits for parcel_scanned: 1 have received it, 0 will wait" in text
+        assert "will not run: ship (1)" in text
         browser.find('input[value="send_receipt"]').click()
         browser.find("#id_reason").send_keys("she fetched it herself")
         browser.leave_by(browser.button("Resume at a step").click)
@@ -254,7 +254,7 @@ class TestKeyboard:
         browser.open(url(LIST) + "?state=paused")
         self.go_to(browser, f"Parcel {parcel.pk}")
         browser.leave_by(lambda: browser.press(ENTER))
-        self.go_to(browser, "Resume at…")
+        self.go_to(browser, "Resume at a step…")
         browser.leave_by(lambda: browser.press(ENTER))
         self.go_to(browser, "authorize")
         browser.press(SPACE, DOWN, DOWN)  # over "ship", and not over the gravestone, to "send_receipt"

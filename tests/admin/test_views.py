@@ -156,7 +156,10 @@ class TestOne:
         workflow.cancel()
         response = admin_client_.post(url(ACT, workflow.pk, "pause"), follow=True)
         page = text(response)
-        assert f"Pause: refused. {workflow} is canceled and cannot be paused" in page
+        assert (
+            f"Pause: refused. {workflow} is canceled: only a ready or performing workflow can be paused."
+            in page
+        )
 
     def test_run_now_and_reschedule_move_the_scheduled_step(self, admin_client_: Client) -> None:
         (workflow,) = started()
@@ -220,14 +223,14 @@ class TestResumeAtAStep:
             url(LIST), {"action": "resume_at", ACTION_CHECKBOX_NAME: [one.pk, two.pk, performing.pk]}
         )
         steps = {step["name"]: step for step in response.context["steps"]}
-        assert steps["one"]["note"] == "runs again in 2: it was done in all of them"
+        assert steps["one"]["note"] == "runs again in 2: all have completed it"
         assert steps["two"]["note"].startswith("runs again in 1, for the first time in 1")
-        assert "stays done: one" in steps["three"]["note"]
-        assert "passes over what was never done: two (1)" in steps["three"]["note"]
+        assert "already completed: one" in steps["three"]["note"]
+        assert "will not run: two (1)" in steps["three"]["note"]
         assert steps["buried"]["removed"] is True
         page = text(response)
         assert 'value="buried"' not in page
-        assert response.context["cannot_count"] == 1
+        assert response.context["refused_count"] == 1
         assert url(PAGE, performing.pk) in page
 
     def test_resumes_there(self, admin_client_: Client) -> None:
@@ -328,7 +331,7 @@ class TestMany:
         page = text(admin_client_.get(url(PAGE, bulk.pk)))
         assert "1 failed; the others are done" in page
         assert url(PAGE, chosen[0].pk) in page
-        assert "is canceled and cannot be paused" in page
+        assert "is canceled: only a ready or performing workflow can be paused." in page
 
     def test_that_match_nothing_are_none(self, admin_client_: Client) -> None:
         (workflow,) = started()

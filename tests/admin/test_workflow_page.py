@@ -216,7 +216,7 @@ class TestWorkflowPage:
     def test_offers_what_the_state_allows(self, admin_client_: Client) -> None:
         workflow = stumbled()
         page = text(admin_client_.get(url(PAGE, workflow.pk)))
-        assert "Resume: run second" in page
+        assert "Resume: retry second" in page
         assert "Skip second…" in page
         assert "Run now" not in page
         workflow.cancel()

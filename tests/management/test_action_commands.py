@@ -90,7 +90,7 @@ def test_one_that_fails_is_named_and_the_others_are_done(command: Callable[..., 
 
     assert answer.status == 1
     assert "1 paused, 2 failed." in answer.out
-    assert f"{ended} is canceled and cannot be paused" in answer.err
+    assert f"{ended} is canceled: only a ready or performing workflow can be paused." in answer.err
     assert f"{ended.pk}: " not in answer.err  # the id is said once
     assert f"{10**9}: there is no workflow" in answer.err
     assert_state(ready, "paused")

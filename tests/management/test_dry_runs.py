@@ -88,7 +88,7 @@ def test_says_what_would_fail_and_why(command: Callable[..., Any]) -> None:
 
     assert answer.status == 1
     assert answer.out.splitlines() == ["Would pause 1 workflow(s), 2 would fail.", f"  {ready.pk}"]
-    assert "is canceled and cannot be paused" in answer.err
+    assert "is canceled: only a ready or performing workflow can be paused." in answer.err
     assert f"{10**9}: there is no workflow {10**9} in 'default'" in answer.err
     assert_state(ready, "ready")
 

@@ -58,7 +58,10 @@ def test_a_paused_one_stays_paused(command: Callable[..., Any]) -> None:
 
 def test_one_without_a_scheduled_step_fails(command: Callable[..., Any]) -> None:
     answer = command("geneva_reschedule", "now", stumbled().pk)
-    assert (answer.status, "has no scheduled step" in answer.err) == (1, True)
+    assert (answer.status, "only a workflow with a scheduled step can be rescheduled" in answer.err) == (
+        1,
+        True,
+    )
 
 
 def test_a_dry_run_says_to_when(command: Callable[..., Any]) -> None:
