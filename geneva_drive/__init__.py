@@ -1,7 +1,7 @@
 """Durable, multi-step workflows for Django, safe when code changes under them.
 
-The public names are loaded when first asked for, so that importing the package needs no set-up
-Django.
+The public names are imported when they are first used, so that the package can be imported before Django is
+set up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         PayloadTooLargeError,
         SignalWaitTimeout,
         StepConfigurationError,
-        StepFailed,
         StepNotDefinedError,
         WorkflowNotOngoing,
     )
@@ -35,31 +34,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "geneva_drive.definition.conditions": ["cancel_if"],
-    "geneva_drive.definition.matchers": ["SignalMatcher"],
-    "geneva_drive.definition.policies": ["ExceptionPolicy", "on_exception"],
-    "geneva_drive.definition.steps": ["removed_step", "resumable_step", "step"],
-    "geneva_drive.exceptions": [
-        "AlreadyOngoingError",
-        "GenevaDriveError",
-        "HeroKeyError",
-        "HeroModelGone",
-        "HeroRequiredError",
-        "InvalidSignalError",
-        "InvalidStateError",
-        "PayloadError",
-        "PayloadTooLargeError",
-        "SignalWaitTimeout",
-        "StepConfigurationError",
-        "StepFailed",
-        "StepNotDefinedError",
-        "WorkflowNotOngoing",
-    ],
-    "geneva_drive.execution.iteration": ["Iteration"],
-    "geneva_drive.models": ["Signal", "StepExecution", "Workflow", "WorkflowRelation"],
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = (
+    "exceptions",
+    "definition.conditions",
+    "definition.matchers",
+    "definition.policies",
+    "definition.steps",
+    "models",
+    "execution.iteration",
+)
 
 __all__ = [
     "AlreadyOngoingError",
@@ -78,7 +61,6 @@ __all__ = [
     "SignalWaitTimeout",
     "StepConfigurationError",
     "StepExecution",
-    "StepFailed",
     "StepNotDefinedError",
     "Workflow",
     "WorkflowNotOngoing",
@@ -92,11 +74,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'geneva_drive' has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
+    if name in __all__:
+        for module in _MODULES:
+            home = import_module(f"{__name__}.{module}")
+            if hasattr(home, name):
+                globals()[name] = value = getattr(home, name)
+                return value
+    raise AttributeError(f"module 'geneva_drive' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

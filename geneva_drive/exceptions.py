@@ -18,8 +18,7 @@
     ├── PayloadError                (also ValueError)  cannot be stored as JSON
     │   └── PayloadTooLargeError
     ├── ProcessDied                 recorded on an execution whose process died
-    ├── DispatcherError             a dispatcher that cannot be used
-    └── StepFailed                  what a runner sees when a step failed without an exception
+    └── DispatcherError             a dispatcher that cannot be used
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ __all__ = [
     "ProcessDied",
     "SignalWaitTimeout",
     "StepConfigurationError",
-    "StepFailed",
     "StepNotDefinedError",
     "WorkflowNotDefinedError",
     "WorkflowNotOngoing",
@@ -127,7 +125,3 @@ class ProcessDied(GenevaDriveError):
 
 class DispatcherError(GenevaDriveError):
     """A dispatcher cannot be used as it is configured."""
-
-
-class StepFailed(GenevaDriveError):
-    """A step ended badly although no exception of its own can be raised again."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,24 @@ def test_the_page_of_the_api_has_every_public_name(module: Any, heading: str | N
     }
 
     assert set(module.__all__) - named == set()
+
+
+def test_every_public_name_is_loaded_from_the_module_that_type_checkers_see() -> None:
+    checked = next(
+        node
+        for node in ast.parse(Path(geneva_drive.__file__).read_text()).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    homes = {
+        alias.name: node.module or ""
+        for node in ast.walk(checked)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    assert sorted(homes) == sorted(geneva_drive.__all__)
+    for name, home in homes.items():
+        assert getattr(geneva_drive, name) is getattr(import_module(home), name)
 
 
 def _hierarchy(cls: type[BaseException]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is known of a workflow class once it is made."""
+"""What a workflow class declares and inherits, in order: `collect` makes it, `ClassDefinition` holds it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from geneva_drive.definition.class_body import Declaration, declarations_in, wit
 from geneva_drive.definition.collection import StepCollection, StepDefinition
 from geneva_drive.definition.conditions import Condition, DeclaredCondition, checked_condition
 from geneva_drive.definition.options import checked_step_options
-from geneva_drive.definition.policies import DeclaredHandler, DeclaredPolicies, Policy
+from geneva_drive.definition.policies import DeclaredHandler, Policy
 from geneva_drive.definition.policy_checks import checked_class_policies, checked_handler
 from geneva_drive.definition.steps import DeclaredStep
 from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Place, problem_with_function
 from geneva_drive.exceptions import StepConfigurationError
 
-HOOKS = ("before_step", "after_step", "around_step")
+LONGEST_STEP_NAME: Final = 150
+"""Characters. What the column holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +30,26 @@ class ClassDefinition:
     Attributes
     ----------
     label
-        ``app_label.ClassName``, as rows hold it in their type.
+        ``app_label.ClassName``, which rows store as their type.
     hero_model
-        ``app_label.ModelName`` or the model; None for any. Resolved when it is needed, for models may be
+        ``app_label.ModelName`` or the model; None for any. A name is resolved late, since the model may be
         loaded later.
     job_options
-        The class's own, for `options.merge`.
+        The class's, for `options.merge`.
     former_types
         Labels that the class had before. Not inherited.
     is_abstract
-        The class shares steps and can be neither started nor stored.
+        The class only shares steps and cannot be started.
     is_base
         The class is ``Workflow`` itself.
     hooks
-        Those of `HOOKS` that the class or one of its bases overrides.
+        The names of the overridden hooks: ``before_step``, ``after_step``, ``around_step``.
     policies
-        What holds for exceptions in any step, in the order of declaration, that of base classes first.
+        The policies for exceptions in any step, in the order of declaration, those of base classes first.
     own_job_options
-        Those of this class and its mixins, before anything is inherited by default; None if it gives none.
+        The job options of the class and its mixins, or None if they give none.
     declared
-        What this class body alone declares, from which the steps of subclasses are made.
+        The declarations of this class body alone, from which the steps of subclasses are made.
     """
 
     label: str
@@ -69,20 +70,8 @@ class ClassDefinition:
     def is_startable(self) -> bool:
         return not (self.is_abstract or self.is_base)
 
-    @property
-    def has_before_step(self) -> bool:
-        return "before_step" in self.hooks
-
-    @property
-    def has_after_step(self) -> bool:
-        return "after_step" in self.hooks
-
-    @property
-    def has_around_step(self) -> bool:
-        return "around_step" in self.hooks
-
     def resolve_hero_model(self) -> type[Any] | None:
-        """Return the model that `hero_model` stands for, or None when any will do.
+        """Return the model that `hero_model` names, or None for any model.
 
         Raises
         ------
@@ -101,10 +90,6 @@ class ClassDefinition:
             ) from error
 
 
-LONGEST_STEP_NAME: Final = 150
-"""Characters. What the column holds."""
-
-
 @dataclass(frozen=True, slots=True)
 class Collected:
     """What a class declares and inherits.
@@ -112,27 +97,25 @@ class Collected:
     Attributes
     ----------
     body
-        The class body with plain functions where declarations were.
+        The class body with plain functions in place of declarations.
     own
-        The declarations of this body alone, from which subclasses are made.
-    policies
-        What the class says about exceptions, in the order of declaration, that of base classes first.
+        The declarations of this body alone.
     """
 
     steps: StepCollection
     cancel_conditions: tuple[Condition, ...]
     body: dict[str, Any]
     own: tuple[Declaration, ...]
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[Policy, ...]
 
 
 def collect(
     blueprint: Blueprint, reserved: Collection[str], known: Mapping[type, Sequence[Declaration]]
 ) -> Collected:
-    """Return what a class that is about to be made declares and inherits.
+    """Return what a class declares and inherits, before it is made.
 
-    Everything is placed anew, from the farthest ancestor to the class itself, so that one rule of order
-    holds for a single class, a line of subclasses and mixins alike.
+    Everything is put in order again, from the farthest ancestor to the class itself, so that one rule covers
+    single classes, lines of subclasses and mixins.
 
     Parameters
     ----------
@@ -145,7 +128,7 @@ def collect(
     Raises
     ------
     StepConfigurationError
-        Something in it is wrong.
+        A declaration is wrong.
     """
     own = tuple(declarations_in(blueprint.path, blueprint.body))
     inherited: list[Declaration] = []
@@ -156,53 +139,40 @@ def collect(
     order: list[str] = []
     effective: dict[str, Declaration] = {}
     for declaration in (*inherited, *own):
-        if isinstance(declaration.declared, DeclaredPolicies):
-            continue  # Every class of the line may have its own, and they add up.
+        if declaration.is_policies:
+            continue  # Each class may have its own, and they add up.
         place = declaration.place(blueprint.path)
         _check_name(declaration, effective.get(declaration.name), reserved, place)
         effective[declaration.name] = declaration
         if isinstance(declaration.declared, DeclaredStep):
             put_in_order(order, declaration, place)
-    # Only what holds in the end is defined: what a subclass replaces may not fit the subclass any more.
+    # What a subclass replaces is not checked: it may not fit the subclass any more.
     steps = [define_step(effective[name], finished) for name in order]
-    conditions = [
-        define_condition(each, finished)
-        for each in effective.values()
+    conditions = {
+        name: define_condition(each, finished)
+        for name, each in effective.items()
         if isinstance(each.declared, DeclaredCondition)
-    ]
-    policies = _policies((*inherited, *own), effective, finished)
+    }
+    policies: list[Policy] = []
+    for declaration in (*inherited, *own):
+        if declaration.is_policies:
+            policies += checked_class_policies(declaration.declared, finished)
+        elif isinstance(declaration.declared, DeclaredHandler) and effective[declaration.name] is declaration:
+            place = declaration.place(blueprint.path)
+            policies.append(checked_handler(declaration.name, declaration.declared, finished, place))
 
     _check_shortened_series(blueprint, own, inherited, steps)
     _check_gravestones(blueprint, own, steps)
     _check_former_names(blueprint, steps)
-    asked = [(each.name, each.skip_if) for each in steps if each.skip_if is not None]
-    asked += [(name, each) for name, each in conditions]
-    for name, condition in asked:
-        if isinstance(condition.test, str) and condition.test in order:
-            # Looking would do the step's work, and that under the lock.
+    for name, condition in {**{each.name: each.skip_if for each in steps}, **conditions}.items():
+        if condition is not None and isinstance(condition.test, str) and condition.test in order:
+            # Evaluating it would do the step's work, under the lock.
             raise (
                 effective[name]
                 .place(blueprint.path)
                 .error(f"its condition {condition.test!r} is a step. Name a method that only looks.")
             )
-    return Collected(
-        StepCollection(steps), tuple(each for _, each in conditions), finished.body, own, policies
-    )
-
-
-def _policies(
-    declarations: Sequence[Declaration], effective: Mapping[str, Declaration], blueprint: Blueprint
-) -> tuple[Policy, ...]:
-    policies: list[Policy] = []
-    for declaration in declarations:
-        declared = declaration.declared
-        if isinstance(declared, DeclaredPolicies):
-            policies += checked_class_policies(declared, blueprint, blueprint.path)
-        elif isinstance(declared, DeclaredHandler) and effective[declaration.name] is declaration:
-            policies.append(
-                checked_handler(declaration.name, declared, blueprint, declaration.place(blueprint.path))
-            )
-    return tuple(policies)
+    return Collected(StepCollection(steps), tuple(conditions.values()), finished.body, own, tuple(policies))
 
 
 def _check_name(
@@ -214,7 +184,9 @@ def _check_name(
     if len(name) > LONGEST_STEP_NAME:
         raise place.error(f"the name is longer than {LONGEST_STEP_NAME} characters. Shorten it.")
     if inherited is not None and type(inherited.declared) is not type(declaration.declared):
-        raise place.error(f"the name is that of an inherited {inherited.kind_written}. Choose another name.")
+        kind = inherited.declared.kind
+        written = kind if kind == "step" else f"@{kind}"
+        raise place.error(f"the name is that of an inherited {written}. Choose another name.")
 
 
 def _check_shortened_series(
@@ -223,7 +195,7 @@ def _check_shortened_series(
     inherited: Sequence[Declaration],
     steps: Sequence[StepDefinition],
 ) -> None:
-    """Refuse to leave the tail of an inherited series behind, where rows may wait for either code."""
+    """Refuse a series that is declared again with fewer steps: rows may still name the inherited rest."""
     series = {each.series for each in own if each.series is not None}
     members = {each.name for each in own}
     runnable = {definition.name for definition in steps if definition.is_runnable}
@@ -238,10 +210,10 @@ def _check_shortened_series(
 def _check_gravestones(
     blueprint: Blueprint, own: Sequence[Declaration], steps: Sequence[StepDefinition]
 ) -> None:
-    """Refuse a plain method that stands where an inherited gravestone is: nothing would call it."""
+    """Refuse a plain method with the name of an inherited gravestone: nothing would call it."""
     declared = {each.name for each in own}
     for definition in steps:
-        if definition.is_removed and definition.name in blueprint.body.keys() - declared:
+        if definition.removed and definition.name in blueprint.body.keys() - declared:
             raise Place(blueprint.path, definition.name, definition.location).error(
                 "it is a removed step, and this class defines a plain method of that name, which would never "
                 "run. Put @step above it to bring the step back, or choose another name."
@@ -258,23 +230,23 @@ def _check_former_names(blueprint: Blueprint, steps: Sequence[StepDefinition]) -
                 raise place.error(f"formerly={old!r} is the name of a declared step. Take one of them out.")
             if old in taken:
                 raise place.error(
-                    f"formerly={old!r} is said by step {taken[old]!r} too. Take one of them out."
+                    f"formerly={old!r} is a former name of step {taken[old]!r} too. Take one of them out."
                 )
             taken[old] = definition.name
 
 
 def define_step(declaration: Declaration, blueprint: Blueprint) -> StepDefinition:
-    """Return the step or gravestone that was declared, as it is in the class.
-
-    Raises
-    ------
-    StepConfigurationError
-        It was declared in a way that cannot work.
-    """
-    declared, place = declaration.declared, declaration.place(blueprint.path)
-    assert isinstance(declared, DeclaredStep)
+    """Return the definition of a declared step or gravestone. Raises StepConfigurationError."""
+    declared: DeclaredStep = declaration.declared
+    place = declaration.place(blueprint.path)
     if declared.removed:
-        _check_gravestone(declared, place)
+        given = [repr(argument) for argument in declared.arguments]
+        given += [f"{option}={value!r}" for option, value in declared.options.items()]
+        if given:
+            raise place.error(
+                f"removed_step({', '.join(given)}): a gravestone takes its name from the attribute, and nothing "
+                "else. Leave the parentheses empty."
+            )
         return StepDefinition(declaration.name, removed=True, location=declared.location)
     if declared.arguments:
         surplus = declared.arguments[0]
@@ -289,11 +261,17 @@ def define_step(declaration: Declaration, blueprint: Blueprint) -> StepDefinitio
     fields = checked_step_options(declared.options, blueprint, place, resumable=declared.resumable)
     if declaration.wait is not None:
         fields["wait"] = fields["options"]["wait"] = declaration.wait
-    is_async = iscoroutinefunction(_real_function(declaration.name, blueprint, place, taken))
+    # What will be called: the class or a mixin may have redefined the plain method.
+    function = blueprint.find(declaration.name)
+    if isinstance(function, DeclaredStep):
+        function = function.function
+    if problem := problem_with_function(function, *taken):
+        raise place.error(f"{problem} To take the step out, write {declaration.name} = removed_step().")
+    is_async = iscoroutinefunction(function)
     if is_async and declared.resumable:
         raise place.error(
-            "it is async, and the checkpoints of a resumable step are calls of the database. Make it a plain "
-            "method, and call what is async by asgiref's async_to_sync()."
+            "it is async, and the checkpoints of a resumable step use the database. Make it a plain method, "
+            "and call async functions with asgiref's async_to_sync()."
         )
     return StepDefinition(
         declaration.name,
@@ -305,46 +283,23 @@ def define_step(declaration: Declaration, blueprint: Blueprint) -> StepDefinitio
     )
 
 
-def _check_gravestone(declared: DeclaredStep, place: Place) -> None:
-    given = [repr(argument) for argument in declared.arguments]
-    given += [f"{option}={value!r}" for option, value in declared.options.items()]
-    if given:
-        raise place.error(
-            f"removed_step({', '.join(given)}): a gravestone takes its name from the attribute, and nothing "
-            "else. Leave the parentheses empty."
-        )
-
-
-def _real_function(name: str, blueprint: Blueprint, place: Place, taken: tuple[str, ...]) -> Any:
-    """Return what will be called, for the class or a mixin may have redefined the plain method."""
-    function = blueprint.find(name)
-    if isinstance(function, DeclaredStep):
-        function = function.function
-    if problem := problem_with_function(function, *taken):
-        raise place.error(f"{problem} To take the step out, write {name} = removed_step().")
-    return function
-
-
-def define_condition(declaration: Declaration, blueprint: Blueprint) -> tuple[str, Condition]:
-    """Return the name and the condition that was declared with ``cancel_if``.
-
-    A method is kept by its name, so that a subclass may redefine it.
-    """
-    declared, place = declaration.declared, declaration.place(blueprint.path)
-    assert isinstance(declared, DeclaredCondition)
+def define_condition(declaration: Declaration, blueprint: Blueprint) -> Condition:
+    """Return the condition that was declared with ``cancel_if``. Raises StepConfigurationError."""
+    declared: DeclaredCondition = declaration.declared
+    place = declaration.place(blueprint.path)
     test = declared.function
     if declared.options or test is MISSING or isinstance(test, bool):
         raise place.error("cancel_if takes one callable of the workflow or method's name. Give that alone.")
     if callable(test):
-        test = declaration.name
-    return declaration.name, checked_condition(test, "cancel_if", blueprint, place)
+        test = declaration.name  # by its name, so that a subclass may redefine the method
+    return checked_condition(test, "cancel_if", blueprint, place)
 
 
 def put_in_order(order: list[str], declaration: Declaration, place: Place) -> None:
-    """Put a step's name where it belongs.
+    """Insert a step's name into `order`.
 
-    That is next to the neighbour that it names, else where the name is already, else after the member of
-    its series before it, else at the end.
+    It goes next to the neighbour of its ``before`` or ``after``; else it keeps its place; else it goes after
+    the previous member of its series; else at the end.
 
     Raises
     ------
@@ -352,14 +307,13 @@ def put_in_order(order: list[str], declaration: Declaration, place: Place) -> No
         It names two neighbours, itself, or a step that is not in `order` yet.
     """
     name = declaration.name
-    assert isinstance(declaration.declared, DeclaredStep)
     neighbour = _neighbour(declaration.declared.options, place)
     if neighbour is not None:
         option, other = neighbour
         if other not in order:
             declared = ", ".join(order) or "none"
             raise place.error(
-                f"{option}={other!r} names no step that stands further up in the class, or in a base class. There "
+                f"{option}={other!r} is not the name of an earlier step of the class or a base class. There "
                 f"are: {declared}. Declare {other!r} first, or correct the name."
             )
         if other == name:

@@ -1,4 +1,4 @@
-"""What is known of one step once its class is made."""
+"""The steps of a workflow class: `StepDefinition`, and `StepCollection`, which keeps them in order."""
 
 from __future__ import annotations
 
@@ -21,47 +21,26 @@ OnTimeout = Literal["skip", "cancel", "pause"]
 class StepDefinition:
     """One step of a workflow class, checked.
 
+    A field with the name of an option holds its checked value: see `options.STEP_OPTIONS`. None means that the
+    option was not given.
+
     Attributes
     ----------
     name
-        What rows remember.
+        As rows store it.
     function
-        The attribute of the workflow that is called. It is looked up on the instance, so that a subclass
-        may redefine the plain method and keep the rest. None for a gravestone.
-    wait
-        The time from scheduling to due, from zero.
+        The attribute of the workflow to call. It is looked up on the instance, so that a subclass may
+        redefine the plain method and keep the options. None for a gravestone.
     skip_if
-        The step is passed over when this holds. ``run_if`` is kept here, negated. None: never.
-    wait_for
-        What says which signals the step needs one of. None: it needs none.
-    timeout
-        How long it may stand waiting for its signal. None: as long as it takes.
-    on_timeout
-        What follows then. None: what the policies say of a ``SignalWaitTimeout``, else a pause.
-    atomic
-        Whether body and completion share one transaction.
-    before, after
-        The step that this one was placed next to, as it was written.
-    formerly
-        Older names of this step, which rows may still have.
-    queue, priority
-        None when the step leaves them to the workflow and the settings.
+        Also holds ``run_if``, negated.
     options
-        The job options that the step itself gives, for `options.merge`: queue, priority, wait.
-    on_crash
-        What recovery does with it. None: what the setting says.
+        The job options among the options, for `options.merge`.
     policies
-        What `on_exception` says, in its order.
+        The checked ``on_exception``, in order.
     removed
-        A gravestone.
+        Whether it is a gravestone.
     resumable
         Whether the body receives an iteration with a cursor.
-    max_iterations, max_runtime
-        After so many items, or so long, one execution gives way to the next. None: no limit.
-    checkpoint_every
-        The cursor is written after so many items, or when it was last written so long ago.
-    location
-        The file and line that declare it.
     """
 
     name: str
@@ -72,8 +51,6 @@ class StepDefinition:
     timeout: timedelta | None = None
     on_timeout: OnTimeout | None = None
     atomic: bool = False
-    before: str | None = None
-    after: str | None = None
     formerly: tuple[str, ...] = ()
     queue: str | None = None
     priority: int | None = None
@@ -89,16 +66,12 @@ class StepDefinition:
     location: Location | None = None
 
     @property
-    def is_removed(self) -> bool:
-        return self.removed
-
-    @property
     def is_runnable(self) -> bool:
         return not self.removed
 
     @property
     def conditional(self) -> bool:
-        """Whether something has to be asked before the step can run."""
+        """Whether a condition or a signal decides if the step runs."""
         return self.skip_if is not None or self.wait_for is not None
 
 
@@ -123,33 +96,20 @@ class StepCollection:
     _by_name: dict[str, StepDefinition]
     _current: dict[str, str]
     _next: dict[str | None, StepDefinition | None]
-    _previous: dict[str, StepDefinition | None]
+    _previous: dict[str | None, StepDefinition | None]
 
     def __init__(self, definitions: Iterable[StepDefinition] = ()) -> None:
-        def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
         ordered = tuple(definitions)
-        put("names", tuple(definition.name for definition in ordered))
-        put("runnable", tuple(definition for definition in ordered if definition.is_runnable))
-        put("removed", tuple(definition for definition in ordered if definition.is_removed))
-        put("_by_name", {definition.name: definition for definition in ordered})
-        put("_current", {old: definition.name for definition in ordered for old in definition.formerly})
-
-        following: StepDefinition | None = None
-        after: dict[str | None, StepDefinition | None] = {}
-        for definition in reversed(ordered):
-            after[definition.name] = following
-            following = definition if definition.is_runnable else following
-        after[None] = following
-        put("_next", after)
-
-        preceding: StepDefinition | None = None
-        before: dict[str, StepDefinition | None] = {}
-        for definition in ordered:
-            before[definition.name] = preceding
-            preceding = definition if definition.is_runnable else preceding
-        put("_previous", before)
+        for attribute, value in {
+            "names": tuple(each.name for each in ordered),
+            "runnable": tuple(each for each in ordered if each.is_runnable),
+            "removed": tuple(each for each in ordered if each.removed),
+            "_by_name": {each.name: each for each in ordered},
+            "_current": {old: each.name for each in ordered for old in each.formerly},
+            "_next": _runnable_before(reversed(ordered)),
+            "_previous": _runnable_before(ordered),
+        }.items():
+            object.__setattr__(self, attribute, value)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("The steps of a class cannot be changed after it is made.")
@@ -175,7 +135,7 @@ class StepCollection:
         return self._by_name[name]
 
     def __repr__(self) -> str:
-        shown = (f"{each.name} (removed)" if each.is_removed else each.name for each in self)
+        shown = (f"{each.name} (removed)" if each.removed else each.name for each in self)
         return f"<StepCollection: {', '.join(shown)}>"
 
     def get(self, name: str, default: Any = None) -> StepDefinition | Any:
@@ -214,3 +174,15 @@ class StepCollection:
             names = ", ".join(self.names) or "none"
             raise StepNotDefinedError(f"No step is called {name!r}. Declared are: {names}.")
         return definition.name
+
+
+def _runnable_before(definitions: Iterable[StepDefinition]) -> dict[str | None, StepDefinition | None]:
+    """Return, by name, the last runnable step before each, and under None the last of all."""
+    found: dict[str | None, StepDefinition | None] = {}
+    latest = None
+    for definition in definitions:
+        found[definition.name] = latest
+        if definition.is_runnable:
+            latest = definition
+    found[None] = latest
+    return found

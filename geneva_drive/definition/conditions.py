@@ -1,6 +1,6 @@
-"""Conditions that are looked at before a step: ``skip_if``, ``run_if``, ``cancel_if``.
+"""The conditions ``skip_if``, ``run_if`` and ``cancel_if``, which are evaluated before a step.
 
-They run under the lock of the workflow's row and must only read.
+They run while the workflow's row is locked, and must only read.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ F = TypeVar("F", bound=Test)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that holds for a workflow, or does not.
+    """A checked condition.
 
     Attributes
     ----------
     test
-        A callable of the workflow, the name of a method of it, or a constant.
+        A callable of the workflow, the name of a method, or a constant.
     negated
         Whether the opposite is meant (``run_if``).
     name
-        What to call it in a record: the method's name, or the callable's.
+        The method's or the callable's name, for records.
     """
 
     test: Test | str | bool
@@ -46,7 +46,7 @@ class Condition:
     name: str = ""
 
     def evaluate(self, workflow: Any) -> bool:
-        """Return whether the condition holds. Whatever the callable raises passes through."""
+        """Return whether the condition holds. Raises what the callable raises."""
         if isinstance(self.test, bool):
             return self.test is not self.negated
         holds = getattr(workflow, self.test)() if isinstance(self.test, str) else self.test(workflow)
@@ -61,7 +61,7 @@ class Condition:
 
 
 class DeclaredCondition(Declared):
-    """What `cancel_if` leaves in a class body until the class is made."""
+    """What `cancel_if` leaves in a class body."""
 
     __slots__ = ("options",)
 
@@ -71,15 +71,19 @@ class DeclaredCondition(Declared):
         super().__init__(arguments[0] if len(arguments) == 1 else MISSING, location)
         self.options = options
 
+    @property
+    def plain(self) -> Any:
+        return self.function if callable(self.function) else MISSING
+
 
 @overload
 def cancel_if(condition: F, /) -> F: ...
 @overload
 def cancel_if(condition: str, /) -> Any: ...
 def cancel_if(*arguments: Any, **options: Any) -> Any:
-    """Cancel the workflow when this holds. Looked at before every step, first of all.
+    """Cancel the workflow if this holds. Evaluated before every step, before anything else.
 
-    As a decorator of a method, or with a callable of the workflow or a method's name::
+    Decorates a method, or takes a callable of the workflow or a method's name::
 
         @cancel_if
         def order_withdrawn(self):
@@ -96,7 +100,7 @@ def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Plac
     Raises
     ------
     StepConfigurationError
-        It is none of these, the method does not exist, or it cannot be called with the workflow alone.
+        It is none of these, the method does not exist, or it needs more arguments than the workflow.
     """
     if isinstance(value, bool):
         return Condition(value, name=str(value))

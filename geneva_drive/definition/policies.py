@@ -1,4 +1,4 @@
-"""Named ways to wait longer after each failure."""
+"""Exception policies: what follows when a step raises, and the backoff before a reattempt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ __all__ = [
     "backoff",
     "DEFAULT_MAX_REATTEMPTS",
     "DeclaredHandler",
-    "DeclaredPolicies",
     "ExceptionPolicy",
     "Matcher",
     "Policy",
@@ -35,13 +34,13 @@ __all__ = [
 
 
 LONGEST_BACKOFF: Final = timedelta(days=1)
-"""What every named backoff is capped at."""
+"""The cap of every named backoff."""
 
 _JITTER: Final = 0.15
-"""Taken off at random, up to this share: those that failed together shall not come back together."""
+"""Up to this share is taken off at random, so that what failed together does not come back together."""
 
 _STEEPEST: Final = 64
-"""Attempts after which every curve is far beyond the cap; no greater power is ever computed."""
+"""By this attempt every curve is far beyond the cap; no greater power is computed."""
 
 BACKOFFS: Final[dict[str, Callable[[int], int]]] = {
     # Seconds: 3, 18, 83, 258, 627 …, half an hour at the sixth and the cap at the eighteenth.
@@ -59,7 +58,7 @@ def backoff(name: str, attempt: int) -> timedelta:
     name
         ``"polynomial"`` or ``"exponential"``.
     attempt
-        Which reattempt it will be: 1 for the first.
+        The number of the reattempt, from 1.
 
     Returns
     -------
@@ -81,16 +80,16 @@ def backoff(name: str, attempt: int) -> timedelta:
 
 
 DEFAULT_MAX_REATTEMPTS: Final = 100
-"""Wherever reattempts are asked for without a limit. None means no limit."""
+"""The limit where none is given. (None means no limit.)"""
 
 LEAST_UNLIMITED_WAIT: Final = timedelta(seconds=1)
-"""Between reattempts without a limit, whatever was asked for: a step that always fails must not spin."""
+"""The least wait between reattempts without a limit: a step that always fails must not spin."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ErrorMatcher(Protocol):
-    """An object that knows which exceptions are meant."""
+    """An object that selects exceptions."""
 
     def matches(self, error: Exception, /) -> object: ...
 
@@ -104,7 +103,7 @@ Handler = str | Callable[[Any, Exception], object]
 
 
 class PolicyAction(StrEnum):
-    """What a policy does with the workflow."""
+    """What a policy does to the workflow."""
 
     PAUSE = "pause"
     CANCEL = "cancel"
@@ -121,7 +120,7 @@ class Report(StrEnum):
 
 
 class ExceptionPolicy:
-    """Say what becomes of a workflow when a step raises.
+    """Say what happens to a workflow when a step raises.
 
     ::
 
@@ -134,27 +133,26 @@ class ExceptionPolicy:
     action
         ``"pause"``, ``"cancel"``, ``"skip"`` or ``"reattempt"``. Left out when there is a handler.
     matching
-        An exception class, its dotted name (looked up when an exception has to be matched), an object with
-        ``matches(error)``, or a list of these. Left out, the policy is a blanket one: it fits everything.
+        An exception class, its dotted name (imported when an exception is matched), an object with
+        ``matches(error)``, or a list of these. Left out, the policy is a blanket one: it matches everything.
     wait
-        Before a reattempt: a timedelta, ``"polynomial"`` or ``"exponential"``, or a callable that is given
-        the number of the reattempt, from 1, and returns a timedelta. Default: none.
+        Before a reattempt: a timedelta, ``"polynomial"`` or ``"exponential"``, or a callable that takes the
+        number of the reattempt, from 1, and returns a timedelta. Default: no wait.
     max_reattempts
-        How many reattempts there are in a row, at most. Default: 100. None: no limit, and then at least a
-        second between two of them.
+        The most reattempts in a row. Default: 100. None: no limit, with at least a second between two of them.
     terminal_action
-        What is done when they are used up: ``"pause"`` (the default), ``"cancel"`` or ``"skip"``.
+        What happens after the last one: ``"pause"`` (the default), ``"cancel"`` or ``"skip"``.
     report
         When the exception is logged as an error: ``"always"`` (the default), ``"never"``, or
-        ``"terminal_only"``, that is unless the step is attempted again.
+        ``"terminal_only"``: unless the step is attempted again.
     handler
         In place of an action: a callable of the workflow and the error, or a method's name. It decides by
-        flow control; when it calls none, the workflow pauses.
+        flow control; if it calls none, the workflow pauses.
 
     Raises
     ------
     StepConfigurationError
-        When the class that uses it is made, if something in it cannot work.
+        When the class that uses it is made, if the policy cannot work.
     """
 
     __slots__ = (
@@ -198,7 +196,7 @@ class ExceptionPolicy:
 
 
 class DeclaredHandler(Declared):
-    """What `on_exception` leaves in a class body until the class is made."""
+    """What `on_exception` leaves in a class body."""
 
     __slots__ = ("matching", "options")
 
@@ -221,15 +219,6 @@ class DeclaredHandler(Declared):
         return super().__call__(*arguments, **named)
 
 
-class DeclaredPolicies:
-    """What a class body gives as ``exception_policies``."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
 @overload
 def on_exception(function: F, /) -> F: ...
 @overload
@@ -240,7 +229,7 @@ def on_exception(
     report: When | None = ...,
 ) -> Callable[[F], F]: ...
 def on_exception(*matching: Any, **options: Any) -> Any:
-    """Let a method decide what follows an exception, in any step of the class.
+    """Let a method decide what happens after an exception, in any step of the class.
 
     ::
 
@@ -249,43 +238,41 @@ def on_exception(*matching: Any, **options: Any) -> Any:
             self.reattempt(wait=error.retry_after)
 
     The method runs outside of locks and transactions. It must call ``pause()``, ``cancel()``, ``skip()``,
-    ``finish()`` or ``reattempt()``; when it calls none, or raises, the workflow pauses. Reattempts that it
-    asks for count like those of a policy.
+    ``finish()`` or ``reattempt()``; if it calls none, or raises, the workflow pauses. Its reattempts count
+    like those of a policy.
 
     Parameters
     ----------
     matching
-        As for `ExceptionPolicy`. None at all: every exception.
+        As for `ExceptionPolicy`. Without any: every exception.
     max_reattempts, terminal_action, report
         As for `ExceptionPolicy`.
     """
     location = caller_location(1)
-    if len(matching) == 1 and not options and _is_decorated(matching[0]):
-        return DeclaredHandler(MISSING, (), {}, location)(matching[0])
+    if len(matching) == 1 and not options:
+        value = matching[0]
+        if hasattr(value, "__get__") and not isinstance(value, type) and not hasattr(value, "matches"):
+            # ``@on_exception`` without parentheses.
+            return DeclaredHandler(value, (), {}, location_of(value) or location)
     return DeclaredHandler(MISSING, matching, options, location)
-
-
-def _is_decorated(value: Any) -> bool:
-    """Whether ``@on_exception`` stands above this, without parentheses."""
-    return hasattr(value, "__get__") and not isinstance(value, type) and not hasattr(value, "matches")
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy, checked.
+    """A checked policy.
 
     Attributes
     ----------
     action
-        None when a handler decides.
+        None if a handler decides.
     matchers
         Exception classes, dotted names, objects with ``matches(error)``. Empty: everything.
     cap
-        The greatest number of reattempts in a row. None: no limit.
+        The most reattempts in a row. None: no limit.
     handler
         A method's name or a callable of the workflow and the error.
     name
-        What to call it in a record.
+        The action or the handler's name, for records.
     """
 
     action: PolicyAction | None = None
@@ -303,7 +290,7 @@ class Policy:
 
     @property
     def may_reattempt(self) -> bool:
-        """Whether its limit means anything: only then does it take part in the limit of a list."""
+        """Whether its cap has a meaning, and counts for the cap of a list."""
         return self.action is PolicyAction.REATTEMPT or self.handler is not None
 
     def wait_before(self, attempt: int) -> timedelta:
@@ -312,7 +299,7 @@ class Policy:
         Raises
         ------
         Exception
-            What a callable raises, or ValueError when it returns something else than a duration.
+            What a callable raises, or ValueError if it does not return a duration.
         """
         if isinstance(self.wait, timedelta):
             return self.wait

@@ -1,8 +1,7 @@
-"""From what was written about exceptions to checked policies."""
+"""Checks of exception policies, from what the author wrote to a `Policy`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -13,7 +12,6 @@ from geneva_drive.definition.policies import (
     BACKOFFS,
     DEFAULT_MAX_REATTEMPTS,
     DeclaredHandler,
-    DeclaredPolicies,
     ExceptionPolicy,
     Policy,
     PolicyAction,
@@ -36,12 +34,12 @@ _HANDLER_OPTIONS: Final = ("max_reattempts", "terminal_action", "report")
 
 
 def checked_step_policies(value: Any, option: str, blueprint: Blueprint, place: Place) -> tuple[Policy, ...]:
-    """Return the policies that a step's ``on_exception`` stands for: a short form, a policy, or a list.
+    """Return the policies of a step's ``on_exception``: an action, a policy, or a list.
 
     Raises
     ------
     StepConfigurationError
-        Something in it cannot work.
+        One of them cannot work.
     """
     if not isinstance(value, list | tuple):
         return (checked_policy(value, option, blueprint, place),)
@@ -52,10 +50,26 @@ def checked_step_policies(value: Any, option: str, blueprint: Blueprint, place: 
     )
 
 
+def checked_class_policies(value: Any, blueprint: Blueprint) -> tuple[Policy, ...]:
+    """Return the policies of one class body's ``exception_policies``. Raises StepConfigurationError."""
+    place = Place(blueprint.path, "exception_policies", kind="attribute")
+    if not isinstance(value, list | tuple):
+        raise place.error(f"{value!r} is not a list. Give a list of policies: [ExceptionPolicy(…)].")
+    # An empty list is fine here: a class may say that it has none.
+    return tuple(
+        checked_policy(
+            each, f"[{number}]", blueprint, replace(place, location=getattr(each, "location", None))
+        )
+        for number, each in enumerate(value)
+    )
+
+
 def checked_policy(value: Any, option: str, blueprint: Blueprint, place: Place) -> Policy:
-    """Return the policy that one value stands for."""
+    """Return the policy for an action or an `ExceptionPolicy`. Raises StepConfigurationError."""
     if isinstance(value, str):
-        value = _short_form(value, option, place)
+        if value not in ACTIONS:
+            raise place.error(f"{option}={value!r} is not an action. There are: {', '.join(ACTIONS)}.")
+        value = ExceptionPolicy(value)  # type: ignore[arg-type]
     if isinstance(value, DeclaredHandler):
         raise place.error(
             f"{option} is a method under @on_exception, which holds for the whole class. For one step give "
@@ -66,10 +80,9 @@ def checked_policy(value: Any, option: str, blueprint: Blueprint, place: Place) 
             f"{option}={value!r} is not a policy. Give one of {', '.join(ACTIONS)}, or an ExceptionPolicy."
         )
     where = f"{option}: {value!r}"
-    matchers = _matchers(value.matching, where, place)
-    report = _one_of(value.report, Report.ALWAYS, REPORTS, f"{where}: report", place)
     if value.handler is not None:
-        return _with_handler(value, matchers, Report(report), where, blueprint, place)
+        name = _checked_handler(value, where, blueprint, place)
+        return Policy(handler=value.handler, name=name, **_common(where, place, **_given(value)))
     if value.action is None:
         raise place.error(
             f"{where} says neither what to do nor who decides. Give an action ({', '.join(ACTIONS)}) or a "
@@ -86,17 +99,14 @@ def checked_policy(value: Any, option: str, blueprint: Blueprint, place: Place) 
                 )
     return Policy(
         action=action,
-        matchers=matchers,
         wait=_wait(value.wait, where, place),
-        cap=_cap(value.max_reattempts, where, place),
-        terminal_action=_terminal(value.terminal_action, where, place),
-        report=Report(report),
         name=str(action),
+        **_common(where, place, **_given(value)),
     )
 
 
 def checked_handler(name: str, declared: DeclaredHandler, blueprint: Blueprint, place: Place) -> Policy:
-    """Return the policy that a method under ``@on_exception`` stands for."""
+    """Return the policy for a method under ``@on_exception``. Raises StepConfigurationError."""
     if isinstance(declared.function, Declared):
         raise place.error("its function is declared as a step or a condition already. Give a plain method.")
     if declared.function is MISSING:
@@ -106,39 +116,19 @@ def checked_handler(name: str, declared: DeclaredHandler, blueprint: Blueprint, 
             f"{unknown[0]}={declared.options[unknown[0]]!r} is not an option of on_exception. Options are: "
             f"{', '.join(_HANDLER_OPTIONS)}; which exceptions are meant comes before them."
         )
-    # Also when the class redefines the plain method.
+    # Also if the class redefines the plain method.
     if problem := problem_with_function(_plain(blueprint.find(name)), "self", "error"):
         raise place.error(problem)
-    return Policy(
-        matchers=_matchers(declared.matching or None, "on_exception", place),
-        cap=_cap(declared.options.get("max_reattempts", MISSING), "on_exception", place),
-        terminal_action=_terminal(declared.options.get("terminal_action"), "on_exception", place),
-        report=Report(
-            _one_of(declared.options.get("report"), Report.ALWAYS, REPORTS, "on_exception: report", place)
-        ),
-        handler=name,
-        name=name,
-    )
+    common = _common("on_exception", place, matching=declared.matching or None, **declared.options)
+    return Policy(handler=name, name=name, **common)
 
 
-def _short_form(value: str, option: str, place: Place) -> ExceptionPolicy:
-    if value not in ACTIONS:
-        raise place.error(f"{option}={value!r} is not an action. There are: {', '.join(ACTIONS)}.")
-    return ExceptionPolicy(value)  # type: ignore[arg-type]
-
-
-def _with_handler(
-    value: ExceptionPolicy,
-    matchers: tuple[Any, ...],
-    report: Report,
-    where: str,
-    blueprint: Blueprint,
-    place: Place,
-) -> Policy:
+def _checked_handler(value: ExceptionPolicy, where: str, blueprint: Blueprint, place: Place) -> str:
+    """Return the name of a policy's handler."""
     for name in ("action", "wait"):
         if (given := getattr(value, name)) is not None:
             raise place.error(
-                f"{where}: {name}={given!r} and a handler exclude each other, for the handler decides. Keep "
+                f"{where}: {name}={given!r} and a handler exclude each other, since the handler decides. Keep "
                 "one."
             )
     handler = value.handler
@@ -158,19 +148,45 @@ def _with_handler(
         problem = problem_with_signature(handler, "workflow", "error")
     if problem:
         raise place.error(f"{where}: {problem}")
-    name = handler if isinstance(handler, str) else getattr(handler, "__name__", type(handler).__name__)
-    return Policy(
-        matchers=matchers,
-        cap=_cap(value.max_reattempts, where, place),
-        terminal_action=_terminal(value.terminal_action, where, place),
-        report=report,
-        handler=handler,
-        name=name,
-    )
+    return handler if isinstance(handler, str) else getattr(handler, "__name__", type(handler).__name__)
 
 
 def _plain(value: Any) -> Any:
     return value.function if isinstance(value, DeclaredHandler) else value
+
+
+def _given(policy: ExceptionPolicy) -> dict[str, Any]:
+    return {name: getattr(policy, name) for name in ("matching", *_HANDLER_OPTIONS)}
+
+
+def _common(
+    where: str,
+    place: Place,
+    *,
+    matching: Any,
+    max_reattempts: Any = MISSING,
+    terminal_action: Any = None,
+    report: Any = None,
+) -> dict[str, Any]:
+    """Return the fields that a `Policy` has with and without a handler."""
+    terminal_action = _one_of(
+        terminal_action, PolicyAction.PAUSE, TERMINAL_ACTIONS, f"{where}: terminal_action", place
+    )
+    if max_reattempts is MISSING:
+        max_reattempts = DEFAULT_MAX_REATTEMPTS
+    elif max_reattempts is not None and (
+        isinstance(max_reattempts, bool) or not isinstance(max_reattempts, int) or max_reattempts < 0
+    ):
+        raise place.error(
+            f"{where}: max_reattempts={max_reattempts!r} is not a whole number from 0. Give one, or None for no "
+            "limit."
+        )
+    return {
+        "matchers": _matchers(matching, where, place),
+        "cap": None if max_reattempts is None else int(max_reattempts),
+        "terminal_action": PolicyAction(terminal_action),
+        "report": Report(_one_of(report, Report.ALWAYS, REPORTS, f"{where}: report", place)),
+    }
 
 
 def _matchers(value: Any, where: str, place: Place) -> tuple[Any, ...]:
@@ -210,31 +226,13 @@ def _problem_with_matcher(value: Any) -> str | None:
     return None
 
 
-def _one_of(value: Any, default: str | None, known: Iterable[str], what: str, place: Place) -> str:
+def _one_of(value: Any, default: str | None, known: tuple[str, ...], what: str, place: Place) -> str:
     if value is None and default is not None:
         return default
     for each in known:
         if isinstance(value, str) and value == each:
             return each
     raise place.error(f"{what} is {value!r}, which is unknown. Give one of: {', '.join(known)}.")
-
-
-def _terminal(value: Any, where: str, place: Place) -> PolicyAction:
-    return PolicyAction(
-        _one_of(value, PolicyAction.PAUSE, TERMINAL_ACTIONS, f"{where}: terminal_action", place)
-    )
-
-
-def _cap(value: Any, where: str, place: Place) -> int | None:
-    if value is MISSING:
-        return DEFAULT_MAX_REATTEMPTS
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise place.error(
-            f"{where}: max_reattempts={value!r} is not a whole number from 0. Give one, or None for no limit."
-        )
-    return int(value)
 
 
 def _wait(value: Any, where: str, place: Place) -> Any:
@@ -257,19 +255,3 @@ def _wait(value: Any, where: str, place: Place) -> Any:
         return checked_duration(value)
     except ValueError as error:
         raise place.error(f"{where}: {error}") from None
-
-
-def checked_class_policies(
-    declared: DeclaredPolicies, blueprint: Blueprint, owner: str
-) -> tuple[Policy, ...]:
-    """Return the policies that one class body gives as ``exception_policies``."""
-    place = Place(owner, "exception_policies", kind="attribute")
-    if not isinstance(declared.value, list | tuple):
-        raise place.error(f"{declared.value!r} is not a list. Give a list of policies: [ExceptionPolicy(…)].")
-    # An empty list is what a class without any may well say.
-    return tuple(
-        checked_policy(
-            each, f"[{number}]", blueprint, replace(place, location=getattr(each, "location", None))
-        )
-        for number, each in enumerate(declared.value)
-    )

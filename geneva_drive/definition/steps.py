@@ -1,29 +1,39 @@
-"""What the decorators of steps leave in a class body, as it was written."""
+"""The decorators of steps, and what they leave in a class body until the class is made."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, TypeVar, get_overloads, overload
 
 from geneva_drive.definition.collection import OnCrash, OnTimeout
 from geneva_drive.definition.conditions import Test
 from geneva_drive.definition.matchers import Matcher
+from geneva_drive.definition.options import STEP_OPTIONS, options_of
 from geneva_drive.definition.policies import Action, ExceptionPolicy
-from geneva_drive.definition.validation import MISSING, Declared, Location, caller_location, location_of
+from geneva_drive.definition.validation import (
+    MISSING,
+    Declared,
+    Location,
+    Place,
+    caller_location,
+    checked_duration,
+    location_of,
+)
 
 
 class DeclaredStep(Declared):
-    """What stands in a class body until the metaclass has read it.
+    """A step or a gravestone in a class body, as it was written.
 
     Attributes
     ----------
-    function
-        The step's code; MISSING for a gravestone, and for a decorator that decorates nothing.
     waits
-        For a series, what was given as waits; else MISSING.
+        The ``waits`` of a series, else MISSING.
     arguments
-        Positional arguments that should not be there.
+        Positional arguments that should not have been given.
     """
 
     __slots__ = ("arguments", "options", "removed", "resumable", "waits")
@@ -48,6 +58,33 @@ class DeclaredStep(Declared):
         self.removed = removed
         self.resumable = resumable
 
+    @property
+    def plain(self) -> Any:
+        return MISSING if self.removed or self.waits is not MISSING else self.function
+
+    def series_waits(self, place: Place) -> tuple[timedelta, ...] | None:
+        if self.waits is MISSING:
+            return None
+        if self.arguments:
+            raise place.error(
+                f"{self.arguments[0]!r} is one argument too many. Give a function and waits=[…]."
+            )
+        for option, given in self.options.items():
+            if option in STEP_OPTIONS and not STEP_OPTIONS[option].of_series:
+                raise place.error(f"{option}={given!r} cannot hold for each step of a series. Leave it out.")
+        if isinstance(self.waits, str | Mapping) or not isinstance(self.waits, Iterable):
+            raise place.error(f"waits={self.waits!r} is not a list. Give a list of timedeltas.")
+        # Stored, because it may be an iterator, and every subclass reads it again.
+        self.waits = waits = tuple(self.waits)
+        if not waits:
+            raise place.error("waits is empty, which makes no step. Give at least one timedelta.")
+        for number, wait in enumerate(waits):
+            try:
+                checked_duration(wait, f"waits[{number}]")
+            except ValueError as error:
+                raise place.error(str(error)) from None
+        return waits
+
 
 class PendingStep(DeclaredStep):
     """``@step(…)`` before it got its function. Left in a class body, it is a mistake."""
@@ -55,58 +92,55 @@ class PendingStep(DeclaredStep):
     __slots__ = ()
 
     def __call__(self, function: Any = MISSING, *arguments: Any, **named: Any) -> DeclaredStep:
-        location = location_of(function) or self.location
         return DeclaredStep(
             function,
             {**self.options, **named},
-            location,
+            location_of(function) or self.location,
             arguments=(*self.arguments, *arguments),
             resumable=self.resumable,
         )
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+Predicate = Test | str | bool
 OnException = Action | ExceptionPolicy | Sequence[Action | ExceptionPolicy]
 
 
-class SeriesOptions(TypedDict, total=False):
-    """The options that steps of a series share. None means the default, for each."""
+def _checked_with_the_class(written: Callable[P, Any]) -> Callable[P, Any]:
+    """Keep the signature of ``series`` for readers and type checkers, and take any argument.
 
-    skip_if: Test | str | bool | None
-    run_if: Test | str | bool | None
-    wait_for: str | Matcher | None
-    timeout: timedelta | None
-    on_timeout: OnTimeout | None
-    before: str | None
-    after: str | None
-    atomic: bool | None
-    queue: str | None
-    priority: int | None
-    on_crash: OnCrash | None
-    on_exception: OnException | None
+    A wrong one is refused when the class is made, with the class and the line in the message.
+    """
+
+    @functools.wraps(written)
+    def series(self: Any, function: Any, *arguments: Any, waits: Any, **options: Any) -> DeclaredStep:
+        return DeclaredStep(
+            function, options, caller_location(1), arguments=arguments, waits=waits, resumable=self.resumable
+        )
+
+    return series  # type: ignore[return-value]
 
 
-class StepOptions(SeriesOptions, total=False):
-    """The options of one step."""
+class _Decorator:
+    resumable = False
 
-    wait: timedelta | None
-    formerly: Iterable[str] | None
+    def __init__(self) -> None:
+        # For help() and inspect.signature(): the overload that has the function and every option.
+        call: Any = type(self).__call__
+        written = inspect.signature(get_overloads(call)[0])
+        _, function, *options = written.parameters.values()
+        self.__signature__ = written.replace(parameters=[function.replace(default=None), *options])
 
-
-class ResumableSeriesOptions(SeriesOptions, total=False):
-    """The options that resumable steps of a series share."""
-
-    max_iterations: int | None
-    max_runtime: timedelta | None
-    checkpoint_every: int | timedelta | None
-
-
-class ResumableOptions(StepOptions, ResumableSeriesOptions, total=False):
-    """The options of one resumable step."""
+    def _declared(self, arguments: tuple[Any, ...], options: Mapping[str, Any], at: Location) -> DeclaredStep:
+        if len(arguments) == 1 and not isinstance(arguments[0], str):
+            at = location_of(arguments[0]) or at
+            return DeclaredStep(arguments[0], options, at, resumable=self.resumable)
+        return PendingStep(MISSING, options, at, arguments=arguments, resumable=self.resumable)
 
 
-class StepDecorator:
-    """Declare a step: one unit of work, run in the order of the class body after inherited steps.
+class StepDecorator(_Decorator):
+    """Declare a step: one unit of work. Steps run in the order of the class body, after inherited ones.
 
     ::
 
@@ -115,71 +149,84 @@ class StepDecorator:
 
         @step(wait=timedelta(hours=1), skip_if="no_email")
         def send_receipt(self): ...
-
-    Parameters
-    ----------
-    wait
-        A timedelta from zero: how long after it was scheduled the step is due.
-    skip_if, run_if
-        A callable of the workflow, a method's name or a boolean, looked at each time before the step.
-        At most one of the two.
-    wait_for
-        A signal's name, a `SignalMatcher`, or any object with ``matches(signal)``: the step runs once such a
-        signal is there, and reads it as ``self.received_signal``. With ``wait``, it first waits for its time.
-    timeout, on_timeout
-        A timedelta, counted from when the step is found to have no signal yet, and what follows then:
-        ``"skip"`` the step, ``"cancel"`` or ``"pause"`` the workflow. Left out, the exception policies decide
-        by a `SignalWaitTimeout`; without one the workflow pauses.
-    before, after
-        The name of a step declared earlier, next to which this one is placed. At most one of the two.
-    formerly
-        Older names of the step, so that rows which still have them run it.
-    atomic
-        Run the body and its completion in one transaction.
-    queue, priority
-        Job options. A lower priority runs first.
-    on_crash
-        ``"reattempt"``, ``"pause"`` or ``"cancel"``: what recovery does when the process died.
-    on_exception
-        What becomes of the workflow when the step raises: ``"pause"``, ``"cancel"``, ``"skip"``,
-        ``"reattempt"``, an `ExceptionPolicy`, or a list of these.
-
-    Raises
-    ------
-    StepConfigurationError
-        When the class is made, if an option is wrong or unknown.
     """
 
     @overload
-    def __call__(self, function: F, /) -> F: ...
+    def __call__(
+        self,
+        function: F,
+        /,
+        *,
+        wait: timedelta | None = None,
+        skip_if: Predicate | None = None,
+        run_if: Predicate | None = None,
+        wait_for: str | Matcher | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: OnTimeout | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        formerly: Iterable[str] | None = None,
+        atomic: bool | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        on_crash: OnCrash | None = None,
+        on_exception: OnException | None = None,
+    ) -> F: ...
     @overload
-    def __call__(self, function: F, /, **options: Unpack[StepOptions]) -> F: ...
-    @overload
-    def __call__(self, **options: Unpack[StepOptions]) -> Callable[[F], F]: ...
+    def __call__(
+        self,
+        *,
+        wait: timedelta | None = None,
+        skip_if: Predicate | None = None,
+        run_if: Predicate | None = None,
+        wait_for: str | Matcher | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: OnTimeout | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        formerly: Iterable[str] | None = None,
+        atomic: bool | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        on_crash: OnCrash | None = None,
+        on_exception: OnException | None = None,
+    ) -> Callable[[F], F]: ...
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return _declared(arguments, options, caller_location(1))
+        return self._declared(arguments, options, caller_location(1))
 
+    @_checked_with_the_class
     def series(
         self,
         function: Callable[[Any], Any],
-        *arguments: Any,
+        *,
         waits: Iterable[timedelta],
-        **options: Unpack[SeriesOptions],
+        skip_if: Predicate | None = None,
+        run_if: Predicate | None = None,
+        wait_for: str | Matcher | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: OnTimeout | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        atomic: bool | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        on_crash: OnCrash | None = None,
+        on_exception: OnException | None = None,
     ) -> Any:
-        """Declare one step per wait, all with the same code: ``polls`` makes ``polls_1``, ``polls_2`` …
+        """Declare one step for each wait, all with the same code: ``polls`` makes ``polls_1``, ``polls_2`` …
 
         Parameters
         ----------
         function
             A function of the workflow, from the class body or from outside.
         waits
-            Timedeltas: the wait of each step. At least one.
+            Timedeltas: the wait of each step. At least one. The other options are those of ``@step``, and each
+            step gets them.
         """
-        return DeclaredStep(function, options, caller_location(1), arguments=arguments, waits=waits)
 
 
-class ResumableStepDecorator:
-    """Declare a resumable step: a long loop that goes on from its cursor after whatever interrupts it.
+class ResumableStepDecorator(_Decorator):
+    """Declare a resumable step: a long loop that continues from its cursor after an interruption.
 
     ::
 
@@ -188,65 +235,102 @@ class ResumableStepDecorator:
             for subscriber in iteration.iterate_queryset(self.hero.subscribers.all()):
                 ...
 
-    The body receives an `Iteration`. It takes the options of ``@step``, but for ``atomic``, and these:
-
-    Parameters
-    ----------
-    max_iterations
-        An integer from 1: after so many items the execution gives way, and a successor goes on.
-    max_runtime
-        A positive timedelta: the same after so long, at the next item.
-    checkpoint_every
-        When the cursor is written: after so many items (an integer from 1), or when it was last written so
-        long ago (a positive timedelta). Default: 1, after each item. A killed process repeats what was done
-        since the last time, so at most ``checkpoint_every`` items, or the items of that long and one more. An
-        exception, a pause, a cancel and a worker that stops repeat nothing, whatever is given here.
-
-    Raises
-    ------
-    StepConfigurationError
-        When the class is made, if an option is wrong or unknown, or the body is async.
+    The body receives an `Iteration` and cannot be async.
     """
 
-    @overload
-    def __call__(self, function: F, /) -> F: ...
-    @overload
-    def __call__(self, function: F, /, **options: Unpack[ResumableOptions]) -> F: ...
-    @overload
-    def __call__(self, **options: Unpack[ResumableOptions]) -> Callable[[F], F]: ...
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return _declared(arguments, options, caller_location(1), resumable=True)
+    resumable = True
 
+    @overload
+    def __call__(
+        self,
+        function: F,
+        /,
+        *,
+        wait: timedelta | None = None,
+        skip_if: Predicate | None = None,
+        run_if: Predicate | None = None,
+        wait_for: str | Matcher | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: OnTimeout | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        formerly: Iterable[str] | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        on_crash: OnCrash | None = None,
+        on_exception: OnException | None = None,
+        max_iterations: int | None = None,
+        max_runtime: timedelta | None = None,
+        checkpoint_every: int | timedelta | None = None,
+    ) -> F: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        wait: timedelta | None = None,
+        skip_if: Predicate | None = None,
+        run_if: Predicate | None = None,
+        wait_for: str | Matcher | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: OnTimeout | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        formerly: Iterable[str] | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        on_crash: OnCrash | None = None,
+        on_exception: OnException | None = None,
+        max_iterations: int | None = None,
+        max_runtime: timedelta | None = None,
+        checkpoint_every: int | timedelta | None = None,
+    ) -> Callable[[F], F]: ...
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self._declared(arguments, options, caller_location(1))
+
+    @_checked_with_the_class
     def series(
         self,
         function: Callable[[Any, Any], Any],
-        *arguments: Any,
+        *,
         waits: Iterable[timedelta],
-        **options: Unpack[ResumableSeriesOptions],
+        skip_if: Predicate | None = None,
+        run_if: Predicate | None = None,
+        wait_for: str | Matcher | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: OnTimeout | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        on_crash: OnCrash | None = None,
+        on_exception: OnException | None = None,
+        max_iterations: int | None = None,
+        max_runtime: timedelta | None = None,
+        checkpoint_every: int | timedelta | None = None,
     ) -> Any:
-        """Declare one resumable step per wait, all with the same code: see ``step.series``."""
-        return DeclaredStep(
-            function, options, caller_location(1), arguments=arguments, waits=waits, resumable=True
-        )
+        """Declare one resumable step for each wait, all with the same code: see ``step.series``."""
 
 
-def _declared(
-    arguments: tuple[Any, ...], options: Mapping[str, Any], location: Location, *, resumable: bool = False
-) -> DeclaredStep:
-    if len(arguments) == 1 and not isinstance(arguments[0], str):
-        function = arguments[0]
-        return DeclaredStep(function, options, location_of(function) or location, resumable=resumable)
-    return PendingStep(MISSING, options, location, arguments=arguments, resumable=resumable)
+def _document_options(cls: type[_Decorator]) -> None:
+    rows = [
+        f"{name}\n{textwrap.indent(option.text, '    ')}"
+        for name, option in options_of(cls.resumable).items()
+    ]
+    raised = "StepConfigurationError\n    When the class is made, if an option is wrong or unknown."
+    parts = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------", *rows]
+    cls.__doc__ = "\n".join([*parts, "", "Raises", "------", raised, ""])
 
 
-step: StepDecorator = StepDecorator()
-resumable_step: ResumableStepDecorator = ResumableStepDecorator()
+_document_options(StepDecorator)
+_document_options(ResumableStepDecorator)
+step = StepDecorator()
+resumable_step = ResumableStepDecorator()
 
 
 def removed_step(*arguments: Any, **options: Any) -> Any:
-    """Leave a gravestone where a step used to be, while workflows may still be in flight.
+    """Leave a gravestone in place of a step that was removed while workflows may still be in flight.
 
-    It takes its name from the attribute, and nothing else. An execution that was scheduled for the step is
-    skipped, and the workflow goes on with the next one. Nothing is scheduled for it any more.
+    Give no arguments: its name is that of the attribute. An execution that was scheduled for the step is
+    skipped, and the workflow continues with the next step. The step is never scheduled again.
     """
     return DeclaredStep(MISSING, options, caller_location(1), arguments=arguments, removed=True)

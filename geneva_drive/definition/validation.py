@@ -1,4 +1,4 @@
-"""A workflow class that is about to be made, and how mistakes in it are told."""
+"""Checks shared by everything in a class body: durations, functions, and where a mistake was made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-"""What a look-up gives for a name that nobody defines (None may be a value)."""
+"""Stands for "not given" and "not defined" where None may be a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +35,20 @@ class Location:
 
 
 def caller_location(depth: int) -> Location:
-    """Return where the caller is that is `depth` frames above this function's caller."""
+    """Return the line that is `depth` frames above this function's caller."""
     frame = sys._getframe(depth + 1)
     return Location(frame.f_code.co_filename, frame.f_lineno)
 
 
 def location_of(function: Any) -> Location | None:
-    """Return where a function begins, or None for what has no code of its own."""
+    """Return where a function begins, or None for a callable without code of its own."""
     code = getattr(function, "__code__", None)
     return None if code is None else Location(code.co_filename, code.co_firstlineno)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something was declared, so that every complaint about it can say so."""
+    """Where something was declared, for error messages."""
 
     owner: str
     step: str | None = None
@@ -65,12 +65,12 @@ class Place:
 
 
 class Declared:
-    """What a decorator of ours leaves in a class body until the class is made.
+    """What a decorator of this package leaves in a class body until the class is made.
 
     Attributes
     ----------
     function
-        What was decorated; MISSING where there is nothing.
+        What was decorated, or MISSING.
     location
         Where it was written.
     """
@@ -78,24 +78,33 @@ class Declared:
     __slots__ = ("function", "location")
 
     kind = "attribute"
-    """What to call it in an error message."""
+    """What error messages call it."""
 
     def __init__(self, function: Any, location: Location) -> None:
         self.function = function
         self.location = location
 
+    @property
+    def plain(self) -> Any:
+        """What the class gets in its place, or MISSING for nothing."""
+        return self.function
+
+    def series_waits(self, place: Place) -> tuple[timedelta, ...] | None:  # noqa: ARG002
+        """Return the waits of the steps that it stands for, or None if it is not a series."""
+        return None
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        # Decorators ask whether what they are given is callable, and this one must not look like an option.
+        # Other decorators check whether their argument is callable, and would take this object for an option.
         return self.function(*arguments, **named)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        # Only a plain mixin still has this object in its body; its method stays callable.
+        # A plain mixin keeps this object in its body; its method stays callable.
         return self.function.__get__(instance, owner) if hasattr(self.function, "__get__") else self
 
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """A class body, and the classes that the class will inherit from, in method resolution order."""
+    """A workflow class before it is made: its body, and its ancestors in method resolution order."""
 
     name: str
     module: str
@@ -113,18 +122,17 @@ class Blueprint:
         return Place(self.path)
 
     def find(self, name: str) -> Any:
-        """Return what the attribute will be, as it stands in a class body, or MISSING."""
+        """Return the attribute as a class body has it, the own one or an ancestor's, or MISSING."""
         if name in self.body:
             return self.body[name]
         return next((vars(ancestor)[name] for ancestor in self.ancestors if name in vars(ancestor)), MISSING)
 
 
 def linearize(bases: tuple[type, ...]) -> tuple[type, ...]:
-    """Return the classes that a class with these bases inherits from, in method resolution order.
+    """Return the ancestors of a class with these bases, in method resolution order.
 
-    Python computes this order only while it makes the class. A class in Django's registry of models
-    cannot be unmade, so everything is checked before, and the order is computed here by the same rule.
-    Bases that have no such order are left to Python, which refuses them with its own message.
+    Python computes this order while it makes the class. Django then registers the class for good, so all
+    checks run before, and need the order earlier. Inconsistent bases are left to Python's own error message.
     """
     pending = [list(base.__mro__) for base in bases] + [list(bases)]
     order: list[type] = []
@@ -141,7 +149,7 @@ def linearize(bases: tuple[type, ...]) -> tuple[type, ...]:
 
 
 LONGEST = timedelta(days=36525)
-"""A century. What is due later than the year 9999 cannot be stored, and is a slip of the pen anyway."""
+"""A century. Databases cannot store times after the year 9999, and a longer wait is a mistake anyway."""
 
 
 def checked_duration(value: Any, name: str = "wait") -> timedelta:
@@ -150,7 +158,7 @@ def checked_duration(value: Any, name: str = "wait") -> timedelta:
     Raises
     ------
     ValueError
-        It is not. Numbers are refused, for their unit would be a guess.
+        It is not. Numbers are refused, since their unit would be a guess.
     """
     if isinstance(value, str):
         raise ValueError(
@@ -171,16 +179,19 @@ def checked_duration(value: Any, name: str = "wait") -> timedelta:
 if sys.version_info >= (3, 14):
     from annotationlib import Format
 
-    # Names under TYPE_CHECKING do not exist when the class is made.
+    # Names that are imported under TYPE_CHECKING do not exist when the class is made.
     _UNEVALUATED: dict[str, Any] = {"annotation_format": Format.FORWARDREF}
 else:
     _UNEVALUATED: dict[str, Any] = {}
 
 
 def problem_with_function(function: Any, *arguments: str) -> str | None:
-    """Say why `function` cannot be a method that is called with `arguments` (names, ``self`` first).
+    """Return why `function` cannot be a method that is called with `arguments`, or None if it can.
 
-    Returns None when it can. A callable whose signature cannot be read is given the benefit of the doubt.
+    Parameters
+    ----------
+    arguments
+        The names of the positional arguments, ``self`` first.
     """
     wanted = f"def …({', '.join(arguments)})"
     if isinstance(function, staticmethod | classmethod | property):
@@ -188,14 +199,17 @@ def problem_with_function(function: Any, *arguments: str) -> str | None:
     if isinstance(function, type) or not callable(function) or not hasattr(type(function), "__get__"):
         return f"{function!r} is not a function. Give one: {wanted}."
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        return f"{function!r} is a generator: calling it would run nothing. Take the yield out of it."
+        return f"{function!r} is a generator: calling it would run nothing. Take the yield out."
     return problem_with_signature(function, *arguments)
 
 
 def problem_with_signature(function: Any, *arguments: str) -> str | None:
-    """Say why `function` cannot be called with that many positional arguments, or return None."""
+    """Return why `function` cannot be called with these positional arguments, or None if it can.
+
+    A callable whose signature cannot be read passes.
+    """
     try:
-        # Not through __wrapped__: a decorator may well supply arguments of what it wraps.
+        # Not through __wrapped__: a decorator may supply arguments itself.
         signature = inspect.signature(function, follow_wrapped=False, **_UNEVALUATED)
     except (TypeError, ValueError):
         return None

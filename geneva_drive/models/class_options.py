@@ -11,9 +11,10 @@ from django.db import models
 from django.db.models.base import ModelBase
 from django.db.models.manager import BaseManager
 
-from geneva_drive.definition.class_definition import HOOKS
 from geneva_drive.definition.options import validate
 from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Place, problem_with_function
+
+HOOKS = ("before_step", "after_step", "around_step")
 
 
 def check_attributes(blueprint: Blueprint, base: Any) -> None:

@@ -74,7 +74,7 @@ def test_it_finds_present_names() -> None:
     assert "first" in STEPS
     assert "pit" in STEPS
     assert "zweite" not in STEPS
-    assert STEPS["pit"].is_removed
+    assert STEPS["pit"].removed
     assert STEPS.get("first") is STEPS["first"]
 
 

@@ -38,7 +38,6 @@ def test_a_step_without_options_has_the_defaults(decorator: str) -> None:
     assert (ship.atomic, ship.resumable, ship.is_async, ship.removed) == (False, False, False, False)
     assert (ship.formerly, ship.options) == ((), {})
     assert ship.is_runnable
-    assert not ship.is_removed
     assert not ship.conditional
 
 
@@ -63,7 +62,7 @@ def test_every_option_is_kept() -> None:
 
     assert ship.wait == timedelta(hours=1)
     assert ship.conditional
-    assert (ship.after, ship.before) == ("first", None)
+    assert Options.steps.names == ("first", "ship")
     assert ship.formerly == ("old", "older")
     assert ship.atomic
     assert (ship.queue, type(ship.queue)) == ("mail", str)
@@ -165,7 +164,7 @@ def test_a_gravestone_is_known_but_cannot_run() -> None:
 
     capture = Buried.steps["capture"]
 
-    assert capture.is_removed
+    assert capture.removed
     assert not capture.is_runnable
     assert capture.function is None
     assert not hasattr(Buried, "capture")
