@@ -26,13 +26,14 @@ PUBLIC = [
     "geneva_drive.dispatchers",
     "geneva_drive.events",
     "geneva_drive.exceptions",
-    "geneva_drive.reports.in_flight",
+    "geneva_drive.predeploy",
+    "geneva_drive.reports",
     "geneva_drive.states",
     "geneva_drive.testing",
 ]
 
 # Top-level modules of the extras: a module that needs one may be unusable here, for no other reason.
-OPTIONAL = {"celery", "django_json_widget", "django_tasks", "opentelemetry", "prometheus_client", "rich"}
+OPTIONAL = {"celery", "django_json_widget", "django_tasks", "opentelemetry", "prometheus_client"}
 
 # Home folders, and the folders in which build machines keep their checkouts.
 MACHINE_PATH = re.compile(r"/(?:root|work|workspace|builds|home/[\w.-]+|Users/[\w.-]+)/")

@@ -45,7 +45,7 @@ _TONES = {
     "current": "run",
     "to come": "quiet",
     "gravestone": "quiet",
-    "not declared": "bad",
+    "undeclared": "bad",
     "pending": "wait",
     "claimed": "run",
     "consumed": "ok",

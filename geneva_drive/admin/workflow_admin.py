@@ -92,7 +92,7 @@ class WorkflowAdmin(PagesAdmin):
             str(workflow.pk),
         )
         if registry.get(workflow.type) is None:
-            return format_html("{} {}", link, pill("not declared", gettext("class missing")))
+            return format_html("{} {}", link, pill("undeclared", gettext("class missing")))
         return link
 
     @admin.display(description=_("hero"))
@@ -110,7 +110,7 @@ class WorkflowAdmin(PagesAdmin):
             return "-"
         parts = [format_html("{}", name)]
         if registry.get(workflow.type) is not None and workflow.steps.resolve(name) is None:
-            parts.append(pill("not declared", gettext("not declared")))
+            parts.append(pill("undeclared", gettext("not declared")))
         if error is not None:
             short = error.rsplit(".", 1)[-1]
             parts.append(format_html('<br><small class="gd-bad" title="{}">{}</small>', error, short))

@@ -161,7 +161,7 @@ _MARKS = {
     "canceled": "×",  # noqa: RUF001
     "current": "▸",
     "gravestone": "†",
-    "not declared": "?",
+    "undeclared": "?",
 }
 _MOST_SIGNALS = 200
 
@@ -290,7 +290,7 @@ def _happened(line: TimelineStep, now: datetime) -> str:
     last = line.attempts[-1] if line.attempts else None
     if line.status == "gravestone":
         return _("removed step; this run passed over it") if last else _("removed step")
-    if line.status == "not declared":
+    if line.status == "undeclared":
         return _("not declared in this code")
     if last is None:
         return _("pointed at") if line.status == "current" else _("to come")

@@ -21,6 +21,7 @@ from geneva_drive.models.records import OperatorAction, Process, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.in_flight import undeclared_in_flight
+from geneva_drive.reports.wording import in_words, whole_seconds
 from geneva_drive.states import ExecutionState, WorkflowState
 
 if TYPE_CHECKING:
@@ -100,12 +101,10 @@ def _missing(what: str, names: list[str]) -> str:
 
 _MANY = 10_000
 
-_UNITS = ((timedelta(days=1), "day"), (timedelta(hours=1), "hour"), (timedelta(minutes=1), "minute"))
-
 
 def rows(alias: str) -> Iterator[Finding]:
     now = clock.now(alias)
-    limit = _in_words(settings.OVERDUE_AFTER)
+    limit = in_words(settings.OVERDUE_AFTER)
     overdue = StepExecution.objects.using(alias).overdue(now - settings.OVERDUE_AFTER)
     late = overdue[:_MANY].count()
     if late:
@@ -114,7 +113,8 @@ def rows(alias: str) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "overdue",
-            f"{_count(late)} executions are overdue by more than {limit}, the oldest by {str(behind).split('.')[0]}.",
+            f"{_count(late)} executions are overdue by more than {limit}, the oldest by "
+            f"{in_words(whole_seconds(behind))}.",
             "Look for live processes on those queues; geneva_list --overdue lists the workflows.",
         )
     stuck = StepExecution.objects.using(alias).filter(
@@ -126,7 +126,7 @@ def rows(alias: str) -> Iterator[Finding]:
             "warning",
             "stuck",
             f"{_count(lost)} executions are in progress without a known process for more than "
-            f"{_in_words(settings.STUCK_AFTER)}.",
+            f"{in_words(settings.STUCK_AFTER)}.",
             "geneva_housekeeping recovers them.",
         )
     if not late and not lost:
@@ -182,15 +182,6 @@ def failures(alias: str) -> Iterator[Finding]:
 
 def _count(count: int) -> str:
     return f"{count}{'+' if count == _MANY else ''}"
-
-
-def _in_words(delta: timedelta) -> str:
-    """Return a setting as people say it where it is whole: ``10 minutes``."""
-    for size, name in _UNITS:
-        if delta and not delta % size:
-            number = delta // size
-            return f"{number} {name}{'' if number == 1 else 's'}"
-    return str(delta)
 
 
 _SKEW = timedelta(seconds=5)

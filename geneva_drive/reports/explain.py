@@ -15,15 +15,10 @@ from geneva_drive.lifecycle.locking import alias_of
 from geneva_drive.models.records import OperatorAction, Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
+from geneva_drive.reports.wording import exact
 from geneva_drive.states import ENDED, ExecutionState, Outcome, WorkflowState
 
 _LONGEST_ERROR = 300
-
-
-def moment(value: datetime | None) -> str:
-    if value is None:
-        return _("an unknown time")
-    return clock.utc(value).isoformat(sep=" ", timespec="seconds")
 
 
 def by_whom(action: OperatorAction) -> str:
@@ -57,10 +52,10 @@ def in_progress(
     pausing
         Whether a pause waits for the end of the step.
     """
-    told: dict[str, Any] = {"step": execution.step_name, "since": moment(execution.started_at)}
+    told: dict[str, Any] = {"step": execution.step_name, "since": exact(execution.started_at)}
     if execution.process_id is None:
         assert execution.started_at is not None
-        told["stuck"] = moment(clock.utc(execution.started_at) + settings.STUCK_AFTER)
+        told["stuck"] = exact(clock.utc(execution.started_at) + settings.STUCK_AFTER)
         return (
             _(
                 "Its step '%(step)s' is in progress since %(since)s in a process that is not known, and will "
@@ -81,8 +76,8 @@ def in_progress(
     told |= {
         "host": process.hostname,
         "pid": process.pid,
-        "beat": moment(beat),
-        "dead": moment(beat + settings.LEASE),
+        "beat": exact(beat),
+        "dead": exact(beat + settings.LEASE),
         "who": by_whom(asked) if asked is not None else "",
     }
     return _in_process(process, pausing=pausing, by_somebody=asked is not None, now=now) % told
@@ -125,7 +120,7 @@ def retried(execution: StepExecution, ended: StepExecution | None) -> str | None
     """Return a sentence about the attempt before if a crash ended it. ``ended``: the latest that has ended."""
     if ended is None or ended.outcome != Outcome.RECOVERED:
         return None
-    told = {"number": execution.crashes + execution.reattempts + 1, "time": moment(ended.finished_at)}
+    told = {"number": execution.crashes + execution.reattempts + 1, "time": exact(ended.finished_at)}
     return (
         _(
             "It is attempt %(number)s in a row: the one before it was recovered at %(time)s, since its process had "
@@ -181,7 +176,7 @@ class _Explanation:
         if state in ENDED:
             return _("It has ended: it was %(state)s at %(time)s.") % {
                 "state": state.label,
-                "time": moment(self.workflow.transitioned_at),
+                "time": exact(self.workflow.transitioned_at),
             }
         if state == WorkflowState.PAUSED:
             return self._paused()
@@ -209,7 +204,7 @@ class _Explanation:
         if execution.state == ExecutionState.WAITING:
             return self._waiting(execution)
         due = clock.utc(execution.scheduled_for)
-        words = {"step": execution.step_name, "due": moment(due), "queue": execution.queue}
+        words = {"step": execution.step_name, "due": exact(due), "queue": execution.queue}
         if due > self.now:
             return _("Its step '%(step)s' is not due until %(due)s.") % words
         if dispatch.configured_dispatcher().remembers:
@@ -244,8 +239,8 @@ class _Explanation:
         until = clock.utc(execution.deferred_since) + settings.UNDEFINED_STEP_GRACE
         words = {
             "what": what,
-            "since": moment(execution.deferred_since),
-            "until": moment(until),
+            "since": exact(execution.deferred_since),
+            "until": exact(until),
         }
         if until <= self.now:
             return (
@@ -263,8 +258,8 @@ class _Explanation:
     def _waiting(self, execution: StepExecution) -> str:
         words = {
             "step": execution.step_name,
-            "since": moment(execution.waiting_since),
-            "deadline": moment(execution.wait_deadline),
+            "since": exact(execution.waiting_since),
+            "deadline": exact(execution.wait_deadline),
         }
         definition = type(self.workflow).steps.resolve(execution.step_name)
         if definition is None or definition.wait_for is None:
@@ -299,7 +294,7 @@ class _Explanation:
         return _(
             "Its step '%(step)s' has been due since %(due)s, was dispatched at %(sent)s, and no job has come for "
             "it; housekeeping dispatches it again after %(again)s."
-        ) % {**words, "sent": moment(execution.dispatched_at), "again": moment(again)}
+        ) % {**words, "sent": exact(execution.dispatched_at), "again": exact(again)}
 
     def _is_served(self, queue: str) -> bool:
         alive = Process.objects.using(self.using).filter(heartbeat_at__gte=self.now - settings.LEASE)
@@ -319,13 +314,13 @@ class _Explanation:
     # -- paused
 
     def _paused(self) -> str:
-        words = {"time": moment(self.workflow.transitioned_at)}
+        words = {"time": exact(self.workflow.transitioned_at)}
         ended = self._stopped_by()
         by_hand = self._action("pause")
         if ended is None or (by_hand is not None and by_hand.created_at >= ended.finished_at):
             if by_hand is None:
                 return _("It is paused since %(time)s.") % words
-            words |= {"time": moment(by_hand.created_at), "who": by_whom(by_hand)}
+            words |= {"time": exact(by_hand.created_at), "who": by_whom(by_hand)}
             return _("It was paused %(who)s at %(time)s.") % words
         words["step"] = ended.step_name
         if ended.outcome == Outcome.WORKFLOW_PAUSED:

@@ -136,7 +136,7 @@ def _worked(execution: StepExecution) -> timedelta:
     return max(timedelta(0), end - clock.utc(execution.started_at))
 
 
-STATUSES = ("done", "skipped", "failed", "canceled", "current", "to come", "gravestone", "not declared")
+STATUSES = ("done", "skipped", "failed", "canceled", "current", "to come", "gravestone", "undeclared")
 """What a step of the class can be to one run."""
 
 
@@ -221,7 +221,7 @@ def _timeline_steps(workflow: Workflow, attempts: list[StepExecution]) -> list[T
         )
         for step in steps
     ]
-    lines += [TimelineStep(name, "not declared", None, by_step.get(name, [])) for name in undeclared]
+    lines += [TimelineStep(name, "undeclared", None, by_step.get(name, [])) for name in undeclared]
     return lines
 
 

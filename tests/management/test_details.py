@@ -40,7 +40,7 @@ def test_a_list_in_json_has_moments(command: Callable[..., Any]) -> None:
 def test_what_is_due_is_so_for_some_time(command: Callable[..., Any]) -> None:
     (workflow,) = started()
     with travel(timedelta(hours=3)):
-        assert re.search("due for 3h|due for 2h 59m", command("geneva_show", workflow.pk).out)
+        assert re.search("overdue by 3 h|overdue by 2 h 59 min", command("geneva_show", workflow.pk).out)
 
 
 def test_a_message_that_is_cut_says_so(command: Callable[..., Any]) -> None:

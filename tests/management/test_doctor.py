@@ -93,7 +93,7 @@ def test_what_is_overdue_by_less_than_the_limit_is_not_denied(command: Callable[
     with override_settings(GENEVA_DRIVE={"OVERDUE_AFTER": timedelta(minutes=10)}):
         out = command("geneva_doctor").out
     assert "work is due" in out
-    assert "Nothing is overdue by more than 10 minutes, and nothing is stuck." in out
+    assert "Nothing is overdue by more than 10 min, and nothing is stuck." in out
 
 
 def test_workflows_at_a_step_that_is_gone_are_told_by_state_with_a_way_out(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.core.management import call_command
 
 from geneva_drive import Workflow
 from geneva_drive.models import StepExecution
@@ -38,9 +36,9 @@ class TestList:
     def test_tells_what_is_due_and_overdue(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
         with travel(timedelta(hours=3)):
-            assert "overdue by 3h" in command("geneva_list").out
+            assert "overdue by 3 h" in command("geneva_list").out
         with travel(timedelta(hours=-3)):
-            assert "due in 2h 59m" in command("geneva_list").out
+            assert "in 2 h 59 min" in command("geneva_list").out
         assert str(workflow.pk) in command("geneva_list").out
 
     def test_pages_downwards(self, command: Callable[..., Any]) -> None:
@@ -99,17 +97,8 @@ class TestShow:
         assert "Traceback" not in out
         assert "Traceback" in command("geneva_show", workflow.pk, "--errors").out
 
-    def test_is_a_table_in_colours_on_a_terminal(self) -> None:
-        workflow = stumbled()
-        pytest.importorskip("rich")
-
-        class Terminal(io.StringIO):
-            def isatty(self) -> bool:
-                return True
-
-        out = Terminal()
-        call_command("geneva_show", str(workflow.pk), stdout=out)
-        text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    def test_lists_attempts_in_a_table(self, command: Callable[..., Any]) -> None:
+        text = command("geneva_show", stumbled().pk).out
         assert re.search(r"step +outcome +when +took +progress", text)
         assert re.search(r"second +failed/failed", text)
 
@@ -123,7 +112,7 @@ class TestShow:
         (workflow,) = started()
         StepExecution.objects.filter(workflow=workflow).update(step_name="gone")
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="gone")
-        assert "? gone (not declared)" in command("geneva_show", workflow.pk).out
+        assert "? gone (undeclared)" in command("geneva_show", workflow.pk).out
 
     @pytest.mark.parametrize(("key", "status"), [("12345678", 1), ("x", 2)])
     def test_of_nothing_fails(self, command: Callable[..., Any], key: str, status: int) -> None:

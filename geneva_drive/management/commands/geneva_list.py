@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive import clock
 from geneva_drive.management.base import MISUSE, SelectingCommand, alias_of_option, workflow_key
-from geneva_drive.management.output import ago, in_words
+from geneva_drive.management.output import show_table
 from geneva_drive.models.hero import hero_label
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
+from geneva_drive.reports.wording import activity, in_words, whole_seconds
+from geneva_drive.states import ACTIVE, ONGOING, WorkflowState
 
 _COLUMNS = ("id", "type", "hero", "state", "step", "when", "error", "age")
 
@@ -48,7 +48,10 @@ class Command(SelectingCommand):
         if options["json"]:
             self.write_json({"workflows": lines, "more": more})
             return
-        self._table(lines)
+        if not lines:
+            self.stdout.write("No workflow matches. Finished and canceled ones are listed with --all.")
+            return
+        show_table(self.stdout, _COLUMNS, [[str(line[name] or "") for name in _COLUMNS] for line in lines])
         if more:
             self.stdout.write(f"… more: --before {lines[-1]['id']}")
 
@@ -68,24 +71,13 @@ class Command(SelectingCommand):
                 "hero": hero_label(workflow),
                 "state": str(workflow.state),
                 "step": workflow.next_step_name,
-                "when": _when(active.get(workflow.pk), now),
+                "when": activity(active[workflow.pk], now) if workflow.pk in active else "",
                 "error": (errors.get(workflow.pk) or "").rsplit(".", 1)[-1],
-                "age": in_words(now - clock.utc(workflow.created_at)),
+                "age": in_words(whole_seconds(now - clock.utc(workflow.created_at))),
                 **_moments(workflow, active.get(workflow.pk)),
             }
             for workflow in found
         ]
-
-    def _table(self, lines: list[dict[str, Any]]) -> None:
-        if not lines:
-            self.stdout.write("No workflow matches. Finished and canceled ones are listed with --all.")
-            return
-        cells = [
-            {name: str(line[name] if line[name] is not None else "") for name in _COLUMNS} for line in lines
-        ]
-        widths = {name: max(len(name), *(len(cell[name]) for cell in cells)) for name in _COLUMNS}
-        for row in ({name: name for name in _COLUMNS}, *cells):
-            self.stdout.write("  ".join(row[name].ljust(widths[name]) for name in _COLUMNS).rstrip())
 
 
 def _moments(workflow: Workflow, active: StepExecution | None) -> dict[str, str | None]:
@@ -98,16 +90,3 @@ def _moments(workflow: Workflow, active: StepExecution | None) -> dict[str, str 
         "waiting_since": None if active is None else active.waiting_since,
     }
     return {name: None if at is None else clock.utc(at).isoformat() for name, at in moments.items()}
-
-
-def _when(execution: StepExecution | None, now: Any) -> str:
-    if execution is None:
-        return ""
-    if execution.state == ExecutionState.IN_PROGRESS:
-        return f"running for {in_words(now - clock.utc(execution.started_at or execution.created_at))}"
-    if execution.state == ExecutionState.WAITING:
-        return f"waiting for {in_words(now - clock.utc(execution.waiting_since or execution.created_at))}"
-    ahead = clock.utc(execution.scheduled_for) - now
-    if ahead > timedelta(0):
-        return f"due in {in_words(ahead)}"
-    return f"overdue by {in_words(-ahead)}" if -ahead > timedelta(seconds=1) else ago(now, now)

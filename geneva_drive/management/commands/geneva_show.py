@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.forms.models import model_to_dict
 
 from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option, workflow_key
-from geneva_drive.management.output import show
+from geneva_drive.management.output import show_timeline
 from geneva_drive.models.hero import hero_label
 from geneva_drive.models.records import Signal
 from geneva_drive.models.workflow import Workflow
@@ -41,7 +41,7 @@ class Command(LookingCommand):
         if options["json"]:
             self.write_json(_value(timeline, signals))
         else:
-            show(timeline, signals, self.stdout, errors=options["errors"])
+            show_timeline(self.stdout, timeline, signals, errors=options["errors"])
 
 
 def _value(timeline: Timeline, signals: list[Signal]) -> dict[str, Any]:
