@@ -1,1 +1,1 @@
-"""A small shop, to see geneva_drive at work: ``make demo``."""
+"""A small shop that uses geneva_drive. Run it with ``make demo``."""

@@ -1,4 +1,4 @@
-"""A database from one environment variable."""
+"""Convert a database URL to Django settings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _ENGINES = {
 
 
 def from_url(text: str) -> dict[str, Any]:
-    """Return Django's description of the database at an address. Raises ValueError for another kind."""
+    """Return an entry for ``DATABASES``. Raises ValueError if the URL has an unknown scheme."""
     url = urlsplit(text)
     if url.scheme not in _ENGINES:
-        raise ValueError(f"{url.scheme}:// is no database of the shop. Use one of: {', '.join(_ENGINES)}.")
+        raise ValueError(
+            f"The shop does not support {url.scheme}:// URLs. Use one of: {', '.join(_ENGINES)}."
+        )
     described: dict[str, Any] = {"ENGINE": _ENGINES[url.scheme], "NAME": unquote(url.path).removeprefix("/")}
     if url.scheme == "sqlite":
-        # Readers, such as the live table, do not wait for the worker; writers wait for each other.
+        # With WAL, readers such as the live table do not wait for the worker. Writers wait for each other.
         described["OPTIONS"] = {"timeout": 20, "init_command": "PRAGMA journal_mode = WAL"}
         return described
     described |= {

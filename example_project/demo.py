@@ -1,6 +1,6 @@
 """Watch orders go through their workflows: ``make demo``, or ``python -m example_project.demo``.
 
-Exits with 0 when every workflow ended as its timeline says, with 1 when one did not, with 130 after Ctrl-C.
+Exit status: 0 if every workflow ended as expected, 1 if one did not, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from geneva_drive import Workflow
 
 LOOK_EVERY = 0.2  # seconds
-GIVE_UP_AFTER = 120.0  # seconds; it takes about fifteen
+GIVE_UP_AFTER = 120.0  # seconds; the demo takes about fifteen
 SUBSCRIBERS = 2000
-LET_THEM_SEE_THE_PAUSE = 2.0  # seconds
+PAUSE_SHOWN_FOR = 2.0  # seconds; so that people see the paused workflow before it is resumed
 
 
 def main() -> int:
-    """Prepare a database, start workflows and a worker, watch, judge, say what to look at next."""
+    """Prepare a database, run workflows with a worker, check the results, and print what to look at next."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
     signal.signal(signal.SIGTERM, _terminate)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -44,7 +44,7 @@ def main() -> int:
         password = _superuser()
         problems = _run()
     except KeyboardInterrupt:
-        print("\nStopped. Steps in hand were finished; the rest waits in the database for the next worker.")
+        print("\nStopped. Running steps were finished. The next worker continues with the others.")
         return 130
     except Stopped as error:
         problems = [str(error)]
@@ -60,7 +60,7 @@ def _prepare() -> None:
     from django.db import connection
 
     if connection.vendor == "sqlite":
-        # A demo begins with an empty shop. Databases on servers are not ours to drop.
+        # The demo starts with an empty shop. A database on a server is kept, because it may contain other data.
         name = str(connection.settings_dict["NAME"])
         for suffix in ("", "-wal", "-shm"):
             Path(name + suffix).unlink(missing_ok=True)
@@ -86,27 +86,27 @@ def _run() -> list[str]:
 
     stories = {workflow.pk: timeline for workflow, timeline in begin().items()}
     report = SalesReport.start()
-    titles = {key: (timeline.customer, timeline.told) for key, timeline in stories.items()}
-    titles[report.pk] = ("sales report", "runs for nobody in particular")
+    titles = {key: (timeline.customer, timeline.description) for key, timeline in stories.items()}
+    titles[report.pk] = ("sales report", "a workflow without a hero")
     letters = subscribe(SUBSCRIBERS)
     newsletter = Newsletter.start()
     titles[newsletter.pk] = (
         "newsletter",
-        f"a loop over {SUBSCRIBERS:,} subscribers, which gives way to others",
+        f"a loop over {SUBSCRIBERS:,} subscribers that lets other workflows run in between",
     )
     removed = Fulfilment.removed_steps_in_flight()
-    for name, told in titles.values():
-        print(f"  {name}: {told}")
-    print(f"They wait for a worker. Removed steps in flight: {removed}.", flush=True)
+    for name, description in titles.values():
+        print(f"  {name}: {description}")
+    print(f"Starting a worker. Removed steps in flight: {removed}.", flush=True)
     with worker("--threads", "2", "--poll-interval", "0.2") as process, display(titles) as shown:
         seen = _watch(titles, shown, lambda: process.poll() is None)
     removed = Fulfilment.removed_steps_in_flight()
-    print(f"Removed steps in flight: {removed or 'none, so the gravestones can go'}.")
+    print(f"Removed steps in flight: {removed or 'none, so the gravestone can be deleted'}.")
     return _judge(seen, stories, titles) + _judge_letters(seen, letters)
 
 
 def _watch(titles: Titles, shown: Display, works: Callable[[], bool]) -> dict[Workflow, History]:
-    """Look, and play customer, operator, bank and carrier, until all have ended."""
+    """Show progress and act as customer, operator, bank and carrier until all workflows have ended."""
     from example_project.display import histories
 
     helper = _People(shown)
@@ -121,7 +121,7 @@ def _watch(titles: Titles, shown: Display, works: Callable[[], bool]) -> dict[Wo
 
 
 class _People:
-    """What no workflow does by itself: a customer who changes her mind, an operator who helps, the outside world."""
+    """The people around the workflows: a customer who changes her mind, an operator, the bank, the carrier."""
 
     def __init__(self, shown: Display) -> None:
         self._say = shown.say
@@ -138,24 +138,24 @@ class _People:
             if order.customer == "Dora" and len(history) > 1 and not self._withdrawn:
                 self._withdrawn = True
                 Order.objects.filter(pk=order.pk).update(withdrawn=True)
-                self._say("Dora withdraws her order. Before the next step, its cancel_if will see that.")
+                self._say("Dora withdraws her order. Its cancel_if will notice that before the next step.")
             if history and history[-1].state == "waiting":
                 self._signal(workflow, history[-1].step_name, order)
             if workflow.state == "paused":
                 self._help(workflow, history, order)
 
     def _signal(self, workflow: Workflow, step_name: str, order: Order) -> None:
-        """Send what the bank and the carrier send to the webhooks of `shop.views`."""
+        """Send the signals that the webhooks in `shop.views` would send."""
         if step_name == "take_payment":
             key = f"payment-{order.pk}"
             signal = workflow.signal("payment", {"amount": order.total}, idempotency_key=key)
-            told = f"The bank tells that {order.customer} has paid {order.total}."
+            text = f"The bank reports that {order.customer} has paid {order.total}."
         else:
             key = f"scan-{order.tracking}"
             signal = workflow.signal("parcel_scanned", {"place": "doorstep"}, idempotency_key=key)
-            told = f"The carrier scans {order.customer}'s parcel at the doorstep."
+            text = f"The carrier scans {order.customer}'s parcel at the doorstep."
         if not signal.duplicate:
-            self._say(told)
+            self._say(text)
 
     def _help(self, workflow: Workflow, history: History, order: Order) -> None:
         if self._paused_since is None:
@@ -164,14 +164,12 @@ class _People:
                 f"{order.customer}'s workflow has paused: {history[-1].step_name} raised "
                 f"{history[-1].error_class}: {history[-1].error_message}"
             )
-        elif time.monotonic() - self._paused_since > LET_THEM_SEE_THE_PAUSE:
+        elif time.monotonic() - self._paused_since > PAUSE_SHOWN_FOR:
             order.address = "5 Mill Lane"
             order.save(update_fields=["address"])
             workflow.resume(by="demo", reason="the customer told us the address")
             self._paused_since = None
-            self._say(
-                f"The demo completes the address and calls resume(): {history[-1].step_name} runs again."
-            )
+            self._say(f"The demo adds the address and calls resume(): {history[-1].step_name} runs again.")
 
 
 def _judge_letters(seen: dict[Workflow, History], before: int) -> list[str]:
@@ -179,14 +177,14 @@ def _judge_letters(seen: dict[Workflow, History], before: int) -> list[str]:
 
     sent = letters_sent() - before
     recovered = any(one.outcome == "recovered" for history in seen.values() for one in history)
-    # After a machine that slept, some letters went out twice; none is ever missing.
+    # If the machine was suspended, some letters are sent twice. None is ever missing.
     if sent == SUBSCRIBERS or (recovered and sent > SUBSCRIBERS):
         return []
-    return [f"newsletter: {sent} letters were sent for {SUBSCRIBERS} subscribers"]
+    return [f"newsletter: {sent} letters were sent to {SUBSCRIBERS} subscribers"]
 
 
 def _judge(seen: dict[Workflow, History], stories: dict[int, Timeline], titles: Titles) -> list[str]:
-    """Compare how the workflows ended with how they had to; return what differs."""
+    """Return how the workflows' results differ from the expected ones."""
     from example_project.shop.models import Order
 
     problems = []
@@ -196,7 +194,7 @@ def _judge(seen: dict[Workflow, History], stories: dict[int, Timeline], titles: 
         ends, expected = (timeline.ends, timeline.expected) if timeline is not None else ("finished", None)
         if workflow.state != ends:
             problems.append(f"{title}: it is {workflow.state} at {workflow.next_step_name}, not {ends}")
-        # A machine that slept has its steps recovered, which is right and no part of the timeline.
+        # If the machine was suspended, steps are recovered. That is correct, but not part of the expectation.
         steps = [f"{one.step_name} {one.state}" for one in history if one.outcome != "recovered"]
         if expected is not None and steps != expected:
             problems.append(f"{title}: its steps are {steps}, not {expected}")
@@ -216,11 +214,11 @@ def _say_what_is_next(password: str) -> None:
     setting = f"SHOP_DATABASE_URL={url} " if url else ""
     print(
         f"""
-All ended as they should. The orders are in the admin:
+All workflows ended as expected. To see the orders in the admin, run:
 
     {setting}{python} {manage} runserver
 
-http://127.0.0.1:8000/admin/    user: admin    password: {password}
+and open http://127.0.0.1:8000/admin/    user: admin    password: {password}
 """
     )
 

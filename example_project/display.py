@@ -1,4 +1,4 @@
-"""Shows what workflows do: a live table on a terminal, a line for each event anywhere else."""
+"""Show progress: as a live table on a terminal, and with one line per event elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Display", "History", "Titles", "display", "histories"]
 
 History = list[StepExecution]
 Titles = dict[int, tuple[str, str]]
-"""By the workflow's key: a short name, and what is special about it."""
+"""For each workflow's key: a short name, and what is special about it."""
 
 MARKS = {
     "scheduled": "[dim]… {}[/dim]",
@@ -33,7 +33,7 @@ STATES = {"finished": "green", "canceled": "yellow", "paused": "red", "performin
 
 
 class Display(Protocol):
-    """Where the demo tells what it sees."""
+    """Where the demo shows progress."""
 
     def __enter__(self) -> Display: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -42,13 +42,13 @@ class Display(Protocol):
 
 
 def histories(keys: Iterable[int]) -> dict[Workflow, History]:
-    """Read the workflows as they are now, each with its step executions, in two queries."""
+    """Read the workflows and their step executions, in two queries."""
     rows = Workflow.objects.filter(pk__in=list(keys)).order_by("pk").prefetch_related("executions")
     return {row: sorted(row.executions.all(), key=lambda execution: execution.pk) for row in rows}
 
 
 def described(progress: Progress) -> str:
-    """Say how far a loop is, how fast, and for how long yet."""
+    """Return how far a loop is, how fast it runs, and how long it will take."""
     parts = [str(progress)]
     if progress.rate is not None:
         parts.append(f"{progress.rate:,.0f} a second")
@@ -62,7 +62,7 @@ def _named(step_name: str, progress: Progress | None) -> str:
 
 
 def display(titles: Titles) -> Display:
-    """Choose by what standard output is."""
+    """Return the display that suits standard output."""
     if sys.stdout.isatty():
         try:
             return _Live(titles)
@@ -74,7 +74,7 @@ def display(titles: Titles) -> Display:
 class _Plain:
     def __init__(self, titles: Titles) -> None:
         self._titles = titles
-        self._told: dict[int, str] = {}
+        self._shown: dict[int, str] = {}
         self._ended: set[int] = set()
         self._tenths: dict[int, int] = {}
         self._began = time.monotonic()
@@ -92,12 +92,12 @@ class _Plain:
         for workflow, history in seen.items():
             name = self._titles[workflow.pk][0]
             for execution in history:
-                # That a loop gives way and goes on is told by its progress.
-                passing = execution.outcome == "continued" or (
+                # Do not report each time that a loop yields and continues: its progress shows that.
+                yielding = execution.outcome == "continued" or (
                     execution.continues_from_id is not None and execution.is_active
                 )
-                if self._told.get(execution.pk) != execution.state and not passing:
-                    self._told[execution.pk] = execution.state
+                if self._shown.get(execution.pk) != execution.state and not yielding:
+                    self._shown[execution.pk] = execution.state
                     self._line(f"{name}: {execution.step_name} {execution.get_state_display()}")
             for chain in in_chains(history):
                 self._loop(name, chain.first.pk, chain.step_name, chain.progress)
@@ -106,7 +106,7 @@ class _Plain:
                 self._line(f"{name}: {workflow.get_state_display().upper()}")
 
     def _loop(self, name: str, key: int, step_name: str, progress: Progress | None) -> None:
-        """A line for each tenth of a loop."""
+        """Print a line for every 10 % of a loop."""
         if progress is None or progress.share is None:
             return
         tenth = int(progress.share * 10)

@@ -1,4 +1,4 @@
-"""Django's commands for the shop: ``python example_project/manage.py runserver``."""
+"""Django's management commands for the shop, such as ``python example_project/manage.py runserver``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    # The folder above, in place of this script's own: the package is `example_project`, from anywhere.
+    # Import from the parent folder instead of this one, so that `example_project` is a package.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
 

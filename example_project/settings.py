@@ -1,8 +1,8 @@
-"""The shop's settings.
+"""Settings of the shop.
 
-The environment variable SHOP_DATABASE_URL chooses another database than the SQLite file in this folder:
-``postgresql://user:password@host:port/name``, ``mysql://…``, ``mariadb://…`` or ``sqlite:///file``
-(an absolute path has four slashes).
+By default, the shop uses a SQLite file in this folder. To use another database, set the environment variable
+SHOP_DATABASE_URL to ``postgresql://user:password@host:port/name``, ``mysql://…``, ``mariadb://…`` or
+``sqlite:///file`` (an absolute path has four slashes).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from example_project.database import from_url
 
 HERE = Path(__file__).resolve().parent
 
-SECRET_KEY = "the shop is for show"
+SECRET_KEY = "only for the demo"
 DEBUG = True
 ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
 ROOT_URLCONF = "example_project.urls"
@@ -35,15 +35,15 @@ INSTALLED_APPS = [
     "geneva_drive",
     "example_project.shop",
 ]
-if find_spec("django_json_widget"):  # the extra "admin": JSON as trees
+if find_spec("django_json_widget"):  # from the extra "admin": shows JSON as trees
     INSTALLED_APPS += ["django_json_widget"]
 
 DATABASES = {"default": from_url(os.environ.get("SHOP_DATABASE_URL", f"sqlite:///{HERE / 'shop.sqlite3'}"))}
 
-# What the bank, the carrier and the shop know.
-SHOP_WEBHOOK_SECRET = os.environ.get("SHOP_WEBHOOK_SECRET", "for show as well")
+# Shared with the bank and the carrier, who sign their webhook requests with it.
+SHOP_WEBHOOK_SECRET = os.environ.get("SHOP_WEBHOOK_SECRET", "only for the demo, too")
 
-# What the steps say, and what the worker says about them.
+# Show what the steps log, and what the worker logs about them.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -52,7 +52,7 @@ LOGGING = {
     "loggers": {"geneva_drive": {"handlers": ["console"], "level": "INFO"}},
 }
 
-# Seconds after which a killed worker's steps are taken over. The shop is in a hurry.
+# How soon the steps of a killed worker are recovered. The demo uses less than the default of 30 seconds.
 GENEVA_DRIVE = {"LEASE": timedelta(seconds=10)}
 
 MIDDLEWARE = [

@@ -1,4 +1,4 @@
-"""The demo's orders: what is special about each, and how its workflow has to end."""
+"""The orders of the demo: what is special about each, and how its workflow must end."""
 
 from __future__ import annotations
 
@@ -25,15 +25,20 @@ class Timeline:
 
     Attributes
     ----------
+    description
+        What is special about the order.
     expected
-        The steps with the states in which they end, in order. None where it depends on how fast this
-        machine is.
+        The steps and the states in which they end, in order. None if that depends on the speed of the machine.
+    ends
+        The state in which the workflow ends.
+    order
+        Field values of the order that differ from the defaults.
     standing_at
-        The step that the rows say comes next when the demo begins, as if an older release had written them.
+        The step at which the workflow stands when the demo starts, as if an older release had written the rows.
     """
 
     customer: str
-    told: str
+    description: str
     expected: list[str] | None
     ends: str = "finished"
     order: dict[str, Any] = field(default_factory=dict)
@@ -47,11 +52,11 @@ STORIES = [
     Timeline("Chidi", "withdrew before anything happened", ["confirm canceled"], "canceled",
           order={"withdrawn": True}),
     Timeline("Dora", "withdraws while it waits", None, "canceled"),
-    Timeline("Emre", "has no address: shipping fails, somebody has to help",
+    Timeline("Emre", "has no address: shipping fails, and somebody must help",
           [*REGULAR[:3], "ship failed", *REVIEWED[3:]], order={"address": ""}),
-    Timeline("Fatima", "stood at check_credit when that step was removed",
+    Timeline("Fatima", "was at check_credit when that step was removed",
           ["check_credit skipped", *REVIEWED[1:]], standing_at="check_credit"),
-    Timeline("Goran", "stood at send_parcel when that step was renamed",
+    Timeline("Goran", "was at send_parcel when that step was renamed",
           ["send_parcel completed", *REVIEWED[4:]], order={"paid": Decimal("70.00")},
           standing_at="send_parcel"),
     Timeline("Hana", "a regular order", REVIEWED),
@@ -59,7 +64,7 @@ STORIES = [
 
 
 def begin() -> dict[Fulfilment, Timeline]:
-    """Place the orders and start their workflows."""
+    """Create the orders and start their workflows."""
     begun = {}
     for number, timeline in enumerate(STORIES, start=1):
         given = {
@@ -77,13 +82,13 @@ def begin() -> dict[Fulfilment, Timeline]:
 
 
 def _as_an_older_release_left_it(workflow: Fulfilment, step_name: str) -> None:
-    """Change the rows behind the library's back, which is what a deploy looks like to them."""
+    """Set the step name directly in the rows. After a deploy, old rows look like that to new code."""
     StepExecution.objects.filter(workflow=workflow, state="scheduled").update(step_name=step_name)
     Workflow.objects.filter(pk=workflow.pk).update(next_step_name=step_name)
 
 
 def subscribe(count: int) -> int:
-    """Let so many people subscribe, those of an earlier demo included; return how many letters they have got."""
+    """Ensure that there are ``count`` subscribers. Return how many letters they have already received."""
     Subscriber.objects.bulk_create(
         [Subscriber(email=f"reader-{number}@example.com") for number in range(count)],
         ignore_conflicts=True,
@@ -93,6 +98,6 @@ def subscribe(count: int) -> int:
 
 
 def letters_sent() -> int:
-    """Return how many letters all subscribers have got."""
+    """Return how many letters all subscribers have received together."""
     found: int | None = Subscriber.objects.aggregate(letters=Sum("letters"))["letters"]
     return found or 0

@@ -1,4 +1,4 @@
-"""The admin, the way to it, and what the bank and the carrier call."""
+"""URLs: the admin, a redirect to it, and the webhooks of the bank and the carrier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real worker process: what a deployment would leave to systemd or a container."""
+"""Run a real worker process, as systemd or a container would do in production."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SECONDS_TO_STOP = 30
 
 
 class Stopped(Exception):
-    """The worker ended although nobody asked it to, or did not end well when asked."""
+    """The worker exited by itself, or did not exit cleanly when it was asked to."""
 
 
 @contextlib.contextmanager
 def worker(*options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``geneva_worker`` beside the block; at its end, let it finish the steps in hand.
+    """Run ``geneva_worker`` during the block. At the end, let it finish its running steps.
 
     Raises
     ------
     Stopped
-        Its exit status was not 0.
+        The worker's exit status was not 0.
     """
     command = [sys.executable, str(HERE / "manage.py"), "geneva_worker", *options]
     with LOG.open("wb") as log:
@@ -36,8 +36,8 @@ def worker(*options: str) -> Iterator[subprocess.Popen[bytes]]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            # A terminal sends Ctrl-C to all of a group: the worker would count that and our own signal as
-            # two, and leave at once.
+            # On Ctrl-C, a terminal signals the whole process group. Together with our own SIGTERM the worker would
+            # receive two signals, and exit at once.
             start_new_session=True,
         )
     try:
@@ -45,7 +45,7 @@ def worker(*options: str) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         status = _stop(process)
     if status != 0:
-        raise Stopped(f"The worker ended with {status}. What it said: {LOG}")
+        raise Stopped(f"The worker exited with status {status}. Its output is in {LOG}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> int:
@@ -55,7 +55,7 @@ def _stop(process: subprocess.Popen[bytes]) -> int:
     except subprocess.TimeoutExpired:
         return -signal.SIGKILL
     finally:
-        # Also when a second Ctrl-C interrupts the waiting. The rows stand; another worker goes on with them.
+        # Also after a second Ctrl-C. No work is lost: another worker recovers the steps.
         if process.poll() is None:
             process.kill()
             process.wait()

@@ -1,1 +1,1 @@
-"""Orders, and what becomes of them."""
+"""Orders and their workflows."""

@@ -1,4 +1,4 @@
-"""Orders in the admin, each with how far it is."""
+"""Orders in the admin, with the state of their workflows."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # cannot be subsc
     def fulfilment(self, order: Order) -> str:
         workflow: Workflow | None = order.workflows.order_by("-pk").first()
         if workflow is None:
-            return "not begun"
+            return "not started"
         at = f" at {workflow.next_step_name}" if workflow.next_step_name else ""
         return f"{workflow.get_state_display()}{at}"

@@ -1,4 +1,4 @@
-"""The app."""
+"""App configuration of the shop."""
 
 from __future__ import annotations
 

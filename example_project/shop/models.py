@@ -1,4 +1,4 @@
-"""What the shop keeps."""
+"""Orders and newsletter subscribers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from geneva_drive import WorkflowRelation
 
 
 class Order(models.Model):
-    """What somebody bought. It is the hero of a `Fulfilment`."""
+    """An order. It is the hero of a `Fulfilment`, that is, the object that the workflow is about."""
 
     customer = models.CharField(max_length=100)
     email = models.EmailField(blank=True)
@@ -30,7 +30,7 @@ class Order(models.Model):
 
 
 class Subscriber(models.Model):
-    """Somebody who wants the newsletter."""
+    """A subscriber of the newsletter."""
 
     email = models.EmailField(unique=True)
     letters = models.PositiveIntegerField(default=0)

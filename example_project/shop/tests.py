@@ -1,4 +1,4 @@
-"""The shop's workflows, tested as any project would: no worker, no threads, no waiting."""
+"""Tests of the shop's workflows, as in any project: without a worker, threads or waiting."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def place(**given: Any) -> Order:
 
 
 def started(**given: Any) -> Fulfilment:
-    """Start a fulfilment whose payment the bank has told already."""
+    """Start a fulfilment whose payment has already arrived."""
     workflow = Fulfilment.start(place(**given))
     workflow.signal("payment", {"amount": workflow.hero.total})
     return workflow
 
 
 def delivered(workflow: Fulfilment) -> Fulfilment:
-    """Run on to the end, with a scan at the doorstep."""
+    """Run the workflow to its end, with a scan at the doorstep."""
     run_to_end(workflow)
     assert_waiting_for(workflow, "parcel_scanned")
     workflow.signal("parcel_scanned", {"place": "doorstep"})
@@ -63,7 +63,7 @@ class FulfilmentTests(TestCase):
         assert order.paid == order.total
         assert order.tracking
 
-    def test_without_an_email_nobody_is_written_to(self) -> None:
+    def test_without_an_email_no_mail_is_sent(self) -> None:
         workflow = delivered(started(email=""))
 
         assert_step(workflow, "confirm", "skipped")
@@ -81,7 +81,7 @@ class FulfilmentTests(TestCase):
         order.refresh_from_db()
         assert order.paid == 0
 
-    def test_shipping_fails_without_an_address_and_goes_on_with_one(self) -> None:
+    def test_shipping_fails_without_an_address_and_continues_with_one(self) -> None:
         workflow = started(address="")
         with self.assertRaises(CarrierRefused):  # noqa: PT027 - the shop needs no pytest
             run_to_end(workflow)
@@ -97,7 +97,7 @@ class FulfilmentTests(TestCase):
         with crash_at("performed"):
             run_next_step(workflow)
         order = Order.objects.get()
-        # The step is atomic: its writes went with its completion.
+        # The step is atomic: its writes were rolled back together with its completion.
         assert order.paid == 0
 
         with travel(timedelta(hours=2)):
@@ -123,7 +123,7 @@ class FulfilmentTests(TestCase):
 
         assert_waiting_for(workflow, "payment")
 
-    def test_a_parcel_whose_last_scan_is_lost_counts_as_delivered_in_the_end(self) -> None:
+    def test_a_parcel_whose_last_scan_is_lost_counts_as_delivered_after_the_timeout(self) -> None:
         workflow = run_to_end(started())
         workflow.signal("parcel_scanned", {"place": "depot"})
         assert_waiting_for(workflow, "parcel_scanned")
@@ -137,7 +137,7 @@ class FulfilmentTests(TestCase):
 
 
 class WebhookTests(TestCase):
-    """As the bank and the carrier would call them."""
+    """Requests like those of the bank and the carrier."""
 
     def setUp(self) -> None:
         self.order = place()
@@ -158,7 +158,7 @@ class WebhookTests(TestCase):
         self.order.refresh_from_db()
         assert self.order.paid == Decimal("9.50")
 
-    def test_a_payment_that_is_told_twice_is_taken_once(self) -> None:
+    def test_a_payment_that_is_delivered_twice_is_taken_once(self) -> None:
         assert [self.deliver("/webhooks/payment/", self.paid) for _ in range(3)] == [204, 204, 204]
 
         run_to_end(self.workflow)
@@ -179,21 +179,21 @@ class WebhookTests(TestCase):
         run_to_end(self.workflow)
         assert_state(self.workflow, "finished")
 
-    def test_what_is_not_signed_is_refused(self) -> None:
+    def test_a_request_with_a_wrong_signature_is_refused(self) -> None:
         for forged in ("", "0" * 64, "ü"):
             assert self.deliver("/webhooks/payment/", self.paid, signed=forged) == 403
         assert not self.workflow.signals.exists()
 
-    def test_what_is_no_event_is_refused(self) -> None:
+    def test_a_body_that_is_not_an_event_is_refused(self) -> None:
         wrong: dict[str, Any] = {"amount": "much", "order": None, "id": ""}
         events: list[Any] = [[], {}, "paid", {**self.paid, "amount": "NaN"}, {**self.paid, "id": 5}]
         for event in events + [{**self.paid, name: value} for name, value in wrong.items()]:
             assert self.deliver("/webhooks/payment/", event) == 400, event
         assert not self.workflow.signals.exists()
 
-    def test_an_order_or_a_parcel_that_nobody_knows_is_not_found(self) -> None:
+    def test_an_unknown_order_or_parcel_is_not_found(self) -> None:
         assert self.deliver("/webhooks/payment/", {**self.paid, "order": 10**6}) == 404
-        # No order has a tracking number yet, and an empty one is none.
+        # No order has a tracking number yet, and an empty one does not count.
         for parcel in ("0A1B2C", ""):
             scan = {"id": "scan-1", "parcel": parcel, "place": "doorstep"}
             assert self.deliver("/webhooks/parcel-scan/", scan) == 404
@@ -203,12 +203,12 @@ class WebhookTests(TestCase):
 
         assert self.deliver("/webhooks/payment/", self.paid) == 410
 
-    def test_they_are_posted_to(self) -> None:
+    def test_they_accept_only_post(self) -> None:
         assert self.client.get("/webhooks/payment/").status_code == 405
 
 
 class SalesReportTests(TestCase):
-    def test_it_counts_what_was_paid(self) -> None:
+    def test_it_counts_payments(self) -> None:
         place(paid=Decimal("9.50"))
         workflow = run_to_end(SalesReport.start())
 
@@ -217,7 +217,7 @@ class SalesReportTests(TestCase):
 
 class NewsletterTests(TestCase):
     def setUp(self) -> None:
-        # Not in the order of their addresses, in which the letters go out.
+        # Create them in another order than that of their addresses, in which the letters are sent.
         Subscriber.objects.bulk_create([Subscriber(email=f"{name}@example.com") for name in "cabed"])
 
     def test_everybody_gets_one_letter(self) -> None:
@@ -227,7 +227,7 @@ class NewsletterTests(TestCase):
         assert set(Subscriber.objects.values_list("letters", flat=True)) == {1}
         assert workflow.metadata == {"subscribers": 5}
 
-    def test_nobody_gets_a_second_one_after_an_interruption(self) -> None:
+    def test_nobody_gets_a_second_letter_after_an_interruption(self) -> None:
         workflow = run_iterations(Newsletter.start(), 3)
         assert_cursor(workflow, "c@example.com", iterations=3)
 

@@ -1,7 +1,7 @@
-"""What the outside world calls: the bank when an order is paid, the carrier when a parcel is scanned.
+"""Webhooks: the bank calls one when an order is paid, the carrier calls one when a parcel is scanned.
 
-Both views do the same four things: verify who speaks, look the workflow up, signal with the event's id as the
-key, and answer only then. A sender that gets no answer sends again, and the key makes that harmless.
+Both views verify the sender, look up the workflow, send a signal with the event's id as the idempotency key, and
+only then respond. A sender that gets no response sends the event again, and the key makes that harmless.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["parcel_scan", "payment", "signature"]
 
 
 def signature(body: bytes) -> str:
-    """Sign a request's body, as its sender does: HMAC-SHA256 with the secret that both know, in hex."""
+    """Return the signature of a request body: HMAC-SHA256 with the shared secret, in hex."""
     secret: str = settings.SHOP_WEBHOOK_SECRET  # type: ignore[misc]  # types are read from other settings
     return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-class Told(NamedTuple):
-    """What an event says, and to whom."""
+class Event(NamedTuple):
+    """An event and the order that it is about, as a signal."""
 
     order: Order | None
     name: str
@@ -41,11 +41,12 @@ class Told(NamedTuple):
     key: str
 
 
-def webhook(read: Callable[[dict[str, Any]], Told]) -> Callable[[HttpRequest], HttpResponse]:
-    """Make a view of a function that reads an event.
+def webhook(read: Callable[[dict[str, Any]], Event]) -> Callable[[HttpRequest], HttpResponse]:
+    """Turn a function that reads an event into a view.
 
-    403: it is not signed; 400: it is no event; 404: nobody waits for it; 410: who did has ended, so it need not
-    be sent again.
+    The view responds with 204 when the signal was sent, and with 403 if the signature is wrong, 400 if the body is not
+    a valid event, 404 if there is no such order, parcel or workflow, and 410 if the workflow has ended, so that the
+    sender does not try again.
     """
 
     @csrf_exempt
@@ -53,41 +54,41 @@ def webhook(read: Callable[[dict[str, Any]], Told]) -> Callable[[HttpRequest], H
     @wraps(read)
     def view(request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Signature", "")
-        # Bytes, for a header may hold anything; and in constant time, so that it cannot be guessed bit by bit.
+        # Compare bytes, because a header can contain any character, and in constant time, against timing attacks.
         if not hmac.compare_digest(signature(request.body).encode(), given.encode()):
             return HttpResponse(status=403)
         try:
-            told = read(json.loads(request.body))
+            event = read(json.loads(request.body))
         except (ValueError, TypeError, KeyError, ArithmeticError):
             return HttpResponse(status=400)
-        return HttpResponse(status=_tell(told))
+        return HttpResponse(status=_send(event))
 
     return view
 
 
 @webhook
-def payment(event: dict[str, Any]) -> Told:
-    """Take ``{"id": "evt_1", "order": 42, "amount": "9.50"}`` from the bank."""
+def payment(event: dict[str, Any]) -> Event:
+    """Read ``{"id": "evt_1", "order": 42, "amount": "9.50"}`` from the bank."""
     order = Order.objects.filter(pk=int(event["order"])).first()
-    return Told(order, "payment", {"amount": Decimal(event["amount"])}, event["id"])
+    return Event(order, "payment", {"amount": Decimal(event["amount"])}, event["id"])
 
 
 @webhook
-def parcel_scan(event: dict[str, Any]) -> Told:
-    """Take ``{"id": "scan-7", "parcel": "0A1B2C", "place": "doorstep"}`` from the carrier."""
+def parcel_scan(event: dict[str, Any]) -> Event:
+    """Read ``{"id": "scan-7", "parcel": "0A1B2C", "place": "doorstep"}`` from the carrier."""
     order = Order.objects.filter(tracking=str(event["parcel"])).exclude(tracking="").first()
-    return Told(order, "parcel_scanned", {"place": str(event["place"])}, event["id"])
+    return Event(order, "parcel_scanned", {"place": str(event["place"])}, event["id"])
 
 
-def _tell(told: Told) -> int:
-    """Signal the order's latest workflow; return the status to answer with."""
-    if told.order is None:
+def _send(event: Event) -> int:
+    """Send the signal to the order's latest workflow. Return the HTTP status for the response."""
+    if event.order is None:
         return 404
-    workflow = Fulfilment.objects.for_hero(told.order).order_by("-pk").first()
+    workflow = Fulfilment.objects.for_hero(event.order).order_by("-pk").first()
     if workflow is None:
         return 404
     try:
-        workflow.signal(told.name, told.payload, idempotency_key=told.key)
+        workflow.signal(event.name, event.payload, idempotency_key=event.key)
     except WorkflowNotOngoing:
         return 410
     except (InvalidSignalError, PayloadError):

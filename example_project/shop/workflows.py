@@ -1,4 +1,4 @@
-"""The shop's workflows. The module is found by its name, like admin.py."""
+"""The shop's workflows. Like admin.py, this module is discovered by its name."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from geneva_drive import (
     step,
 )
 
-# The shop is in a hurry.
+# A day of the shop takes one second, so that the demo is short.
 DAY = timedelta(seconds=float(os.environ.get("SHOP_DAY_SECONDS", "1")))
 
 
 class Fulfilment(Workflow):
-    """From an order to a customer who is asked for a review."""
+    """Take the payment of an order, ship it, and ask the customer for a review."""
 
     hero: Order
     hero_model = Order
@@ -38,13 +38,13 @@ class Fulfilment(Workflow):
     def confirm(self) -> None:
         self.logger.info("To %s: we have your order.", self.hero.email)
 
-    # The shop used to ask a credit agency here. Orders that were about to be checked when that was given
-    # up go on to the payment.
+    # The shop used to ask a credit agency here. Orders that were at this step when it was removed continue with
+    # the payment.
     check_credit = removed_step()
 
-    # Customers may withdraw for a day, hence the wait. Then the bank has to have told the payment, which it may
-    # do before. Atomic: the amount is added in the transaction that completes the step, so exactly once,
-    # whatever crashes.
+    # The wait gives customers a day to withdraw. Then the step needs the bank's payment signal, which may already have
+    # arrived. Because the step is atomic, the amount is added in the transaction that completes the step: exactly
+    # once, even after a crash.
     @step(
         wait=DAY,
         wait_for=SignalMatcher("payment", lambda workflow, payload: payload["amount"] >= workflow.hero.total),
@@ -60,14 +60,14 @@ class Fulfilment(Workflow):
     def pack(self) -> None:
         self.logger.info("%s is packed.", self.hero)
 
-    # Not atomic: what the carrier does cannot be rolled back. After a crash the step runs again, and the
-    # key makes the second booking the same as the first. It was once called send_parcel.
+    # Not atomic, because the carrier's booking cannot be rolled back. After a crash the step runs again, and the
+    # idempotency key makes the carrier return the first booking. An earlier release called this step send_parcel.
     @step(wait=DAY, formerly=["send_parcel"])
     def ship(self) -> None:
         self.hero.tracking = book_parcel(self.hero.address, idempotency_key=f"order-{self.hero.pk}")
         self.hero.save(update_fields=["tracking"])
 
-    # Parcels are scanned on their way as well. When the last scan is lost, the review is asked for in the end.
+    # Parcels are also scanned on the way. If the last scan is lost, the timeout continues with the review.
     @step(
         wait_for=SignalMatcher("parcel_scanned", lambda _, payload: payload["place"] == "doorstep"),
         timeout=60 * DAY,
@@ -85,7 +85,7 @@ class Fulfilment(Workflow):
 
 
 class SalesReport(Workflow):
-    """Counts once, waits for the end of the day, counts again. It runs for nobody in particular."""
+    """Count the sales at noon and again in the evening. This workflow has no hero."""
 
     may_proceed_without_hero = True
     job_options = {"queue": "reports", "priority": 10}
@@ -102,19 +102,19 @@ class SalesReport(Workflow):
         sales: dict[str, Any] = Order.objects.filter(paid__gt=0).aggregate(
             orders=Count("pk"), amount=Sum("paid")
         )
-        # `metadata` is the project's own, and a Decimal comes back as a Decimal.
+        # `metadata` is for the project to use. A Decimal is read back as a Decimal.
         self.metadata = {**(self.metadata or {}), when: sales}
         self.save(update_fields=["metadata"])
 
 
 class Newsletter(Workflow):
-    """A letter to every subscriber. It goes on where it was, whatever happens to the worker."""
+    """Send a letter to every subscriber. If the worker stops, the loop continues where it was."""
 
     may_proceed_without_hero = True
     job_options = {"priority": 10}
 
-    # Every second it gives way, so that no order has to wait for thousands of letters. A worker that is killed
-    # would send the letters since the last checkpoint again, 25 at most.
+    # The loop yields every second, so that orders do not have to wait for thousands of letters. If the worker is
+    # killed, the letters since the last checkpoint are sent again: 25 at most.
     @resumable_step(max_runtime=timedelta(seconds=1), checkpoint_every=25)
     def send(self, iteration: Iteration) -> None:
         for subscriber in iteration.iterate_queryset(Subscriber.objects.all(), total=True):
