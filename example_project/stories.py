@@ -65,7 +65,7 @@ STORIES = [
 
 def begin() -> dict[Fulfilment, Timeline]:
     """Create the orders and start their workflows."""
-    begun = {}
+    started = {}
     for number, timeline in enumerate(STORIES, start=1):
         given = {
             "email": f"{timeline.customer.lower()}@example.com",
@@ -77,8 +77,8 @@ def begin() -> dict[Fulfilment, Timeline]:
         workflow = Fulfilment.start(order)
         if timeline.standing_at is not None:
             _as_an_older_release_left_it(workflow, timeline.standing_at)
-        begun[workflow] = timeline
-    return begun
+        started[workflow] = timeline
+    return started
 
 
 def _as_an_older_release_left_it(workflow: Fulfilment, step_name: str) -> None:
