@@ -1,12 +1,12 @@
-# `make` alone lists what there is.
+# `make` without a target lists the targets.
 
-# Any Python 3.11 or newer that really runs (a shim may not): it then finds the one for the environment.
+# Use any Python 3.11 or newer that runs (a shim may not). It finds the interpreter for the virtual environment.
 ifndef PYTHON
 PYTHON := $(firstword $(foreach python,python3.11 python3.12 python3.13 python3.14 python3, \
 	$(shell $(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 endif
 ifeq ($(strip $(PYTHON)),)
-$(error Python 3.11 or newer is needed)
+$(error Python 3.11 or newer is required)
 endif
 
 PY := .venv/bin/python
@@ -18,17 +18,17 @@ ARGS ?=
 
 .PHONY: help
 help:
-	@echo "make demo    watch orders go through their workflows, on SQLite"
+	@echo "make demo    run the example shop on SQLite and watch its workflows"
 	@echo "make test    the whole suite, on every database and Python that this machine has"
 	@echo "             (DB=\"sqlite postgresql\" chooses databases, ARGS=\"-k word\" goes to pytest)"
-	@echo "make quick   the suite on SQLite, in one environment"
-	@echo "make lint    ruff, mypy, the layers, the migrations"
-	@echo "make docs    the documentation, in docs/_build/html"
-	@echo "make bench   the benchmarks"
-	@echo "make venv    everything for work on the package, in .venv"
-	@echo "make clean   remove what the others made"
+	@echo "make quick   run the test suite on SQLite alone"
+	@echo "make lint    run ruff and mypy, check the import layers and the migrations"
+	@echo "make docs    build the documentation in docs/_build/html"
+	@echo "make bench   run the benchmarks"
+	@echo "make venv    install everything that you need to work on the package, in .venv"
+	@echo "make clean   delete everything that the other targets created"
 
-# In CI, as root on Debian, this installs servers; anywhere else it does nothing.
+# In CI, as root on Debian, this installs database servers. Elsewhere it does nothing.
 .PHONY: system
 system:
 	@$(PYTHON) -m tests.servers.install
