@@ -1,4 +1,4 @@
-"""What a pass did, in rows."""
+"""The counts that housekeeping reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass
 class Counts:
-    """Rows that one pass dealt with."""
+    """Rows that each chore moved or deleted."""
 
     recovered: int = 0
     fed: int = 0

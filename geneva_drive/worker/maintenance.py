@@ -1,4 +1,4 @@
-"""Housekeeping as part of a process that stays: a worker's thread, or a feeder's only duty."""
+"""Housekeeping in a process that stays: in a thread of each worker, and in the feeder."""
 
 from __future__ import annotations
 
@@ -6,85 +6,79 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from django.db import connections
 
 from geneva_drive.conf import settings
 from geneva_drive.execution.heartbeat import Heartbeat
-from geneva_drive.execution.signal_timeouts import expire_due
-from geneva_drive.housekeeping import Counts, clean_up, feed, recover, redispatch
-from geneva_drive.housekeeping.waiting_steps import wake_waiting
+from geneva_drive.housekeeping import CHORES, Chore, housekeep
 from geneva_drive.worker.shutdown import handling_signals
 
 logger = logging.getLogger("geneva_drive.worker")
 
-_CLEAN_UP_EVERY = 3600.0  # seconds
-_LOOK_AT_WAITING_EVERY = 300.0
-
 
 class Maintenance:
-    """Keeps house twice in each lease, until it is stopped.
+    """Does the chores of housekeeping, each as often as `CHORES` says.
 
     Parameters
     ----------
-    recovered
-        Called when something was moved, which may be due at once.
+    stopping
+        Set when the process shuts down.
+    moved
+        Called when executions were moved, which may now be due.
     """
 
     def __init__(
-        self, using: str, stopping: threading.Event, recovered: Callable[[], None] = lambda: None
+        self, using: str, stopping: threading.Event, moved: Callable[[], None] = lambda: None
     ) -> None:
         self.using = using
         self._stopping = stopping
-        self._recovered = recovered
-        self._cleaned = time.monotonic()
-        # At once when it starts: a deploy is what changes for those that are waiting.
-        self._looked: float | None = None
+        self._moved = moved
+        now = time.monotonic()
+        self._next = {chore: now if chore.at_start else now + (chore.every or 0) for chore in CHORES}
 
     def run(self) -> None:
-        """Return when ``stopping`` is set."""
-        # At once when it starts: what a predecessor left behind should not wait.
+        """Run until ``stopping`` is set."""
         pause = 0.0
         while not self._stopping.wait(pause):
-            self.keep()
+            self.run_once()
+            connections.close_all()  # this thread's own, not needed until the next round
             pause = self.pause()
 
     def pause(self) -> float:
-        """Return seconds until the next round. Those that started together shall not keep house together."""
+        """Return the seconds until the next round: half a lease."""
+        # Jitter, so that workers that started together do not run it at the same time.
         return max(settings.LEASE.total_seconds() / 2, 0.2) * random.uniform(0.75, 1.25)
 
-    def keep(self) -> None:
-        """Keep house once. What goes wrong is logged."""
+    def run_once(self) -> None:
+        """Do the chores whose time has come. Errors are logged."""
         try:
-            counts = recover(self.using)
-            feed(self.using, counts)
-            redispatch(self.using, counts)
-            counts.expired += expire_due(self.using)
-            if self._looked is None or time.monotonic() - self._looked > _LOOK_AT_WAITING_EVERY:
-                self._looked = time.monotonic()
-                counts.woken += wake_waiting(self.using)
-            if time.monotonic() - self._cleaned > _CLEAN_UP_EVERY:
-                self._cleaned = time.monotonic()
-                clean_up(self.using, counts, stop=self._stopping.is_set)
-            if counts.recovered or counts.redispatched or counts.woken or counts.workflows:
-                logger.info("Housekeeping: %s", counts.as_dict())
-            if counts.recovered or counts.woken or counts.expired:
-                self._recovered()
+            counts = housekeep(self.using, self._due(), stop=self._stopping.is_set)
         except Exception:
-            logger.exception("Housekeeping failed; the next round may not.")
-        finally:
-            # The thread's own connection, of no use until the next round.
+            logger.exception("Housekeeping failed. It is tried again in the next round.")
             connections.close_all()
+            return
+        if counts.recovered or counts.redispatched or counts.woken or counts.workflows:
+            logger.info("Housekeeping: %s", counts.as_dict())
+        if counts.recovered or counts.woken or counts.expired:
+            self._moved()
+
+    def _due(self) -> Iterator[Chore]:
+        # One after the other: when one fails, those behind it stay due.
+        for chore in CHORES:
+            if time.monotonic() >= self._next.get(chore, 0):
+                self._next[chore] = time.monotonic() + (chore.every or 0)
+                yield chore
 
 
 class Feeder:
-    """Runs no step: dispatches what comes near its time, misses late signals, and keeps house.
+    """Runs no steps: dispatches what is about to be due, expires waits, and does the housekeeping.
 
     Parameters
     ----------
     poll_interval
-        Seconds between two looks at what comes near its time.
+        Seconds between two looks for executions that are about to be due.
     drain
         Return after one look.
     """
@@ -98,17 +92,17 @@ class Feeder:
         self._heartbeat = Heartbeat(using, "feeder")
 
     def run(self) -> int:
-        """Feed until stopped; return how many executions were dispatched near their time."""
-        keeper = Maintenance(self.using, self._stopping)
+        """Feed until stopped; return how many executions were dispatched by the polls."""
+        maintenance = Maintenance(self.using, self._stopping)
+        started = False
+        next_round = 0.0
         with handling_signals(self.stop, self._heartbeat.mark_dead):
-            started = False
-            keep_at = 0.0
             while not self._stopping.is_set():
                 if not started:
                     started = self._try(self._heartbeat.start)
-                if time.monotonic() >= keep_at:
-                    keeper.keep()
-                    keep_at = time.monotonic() + keeper.pause()
+                if time.monotonic() >= next_round:
+                    maintenance.run_once()
+                    next_round = time.monotonic() + maintenance.pause()
                 self._try(self._feed)
                 if self.drain:
                     break
@@ -122,16 +116,13 @@ class Feeder:
         self._stopping.set()
 
     def _feed(self) -> None:
-        counts = Counts()
-        feed(self.using, counts)
-        expire_due(self.using)
-        self.fed += counts.fed
+        self.fed += housekeep(self.using, (chore for chore in CHORES if chore.by_feeder)).fed
 
     def _try(self, act: Callable[[], None]) -> bool:
         try:
             act()
         except Exception:
-            logger.exception("The feeder's round failed; the next one may not.")
+            logger.exception("The feeder failed. It tries again at the next poll.")
             connections.close_all()
             return False
         return True

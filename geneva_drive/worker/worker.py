@@ -82,12 +82,15 @@ class Worker:
     def run(self) -> int:
         """Run until stopped, drained or out of budget; return how many bodies were run."""
         listener = Listener(self.using, self.queues, self._wake) if self.listen else None
-        housekeeper = Maintenance(self.using, self._stopping, self._wake.set)
-        keeper = threading.Thread(target=housekeeper.run, name="geneva-housekeeping", daemon=True)
+        maintenance = threading.Thread(
+            target=Maintenance(self.using, self._stopping, self._wake.set).run,
+            name="geneva-maintenance",
+            daemon=True,
+        )
         with handling_signals(self.stop, self.heartbeat.mark_dead):
             self._start_heartbeat()
             self._pool.start()
-            for thread in (keeper, *([listener] if listener is not None else [])):
+            for thread in (maintenance, *([listener] if listener is not None else [])):
                 thread.start()
             try:
                 self._loop()
@@ -97,7 +100,7 @@ class Worker:
                 self._pool.stop()
                 if listener is not None:
                     listener.stop()
-                keeper.join(timeout=settings.LEASE.total_seconds())
+                maintenance.join(timeout=settings.LEASE.total_seconds())
                 self.heartbeat.stop()
                 connections[self.using].close()
         return self.performed

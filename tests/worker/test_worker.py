@@ -15,6 +15,7 @@ from django.db import connections
 
 from geneva_drive import clock, step
 from geneva_drive.execution import executor
+from geneva_drive.housekeeping import Chore, Counts
 from geneva_drive.models import Process, StepExecution, Workflow
 from geneva_drive.worker import Worker
 from tests.acceptance.processes import until
@@ -285,11 +286,11 @@ def test_housekeeping_that_fails_is_logged_and_tried_again(
     settings.GENEVA_DRIVE = {"LEASE": timedelta(seconds=0.5)}
     calls = []
 
-    def fails(using: str) -> None:
+    def fails(using: str, _counts: Counts) -> None:
         calls.append(using)
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr("geneva_drive.worker.maintenance.recover", fails)
+    monkeypatch.setattr("geneva_drive.worker.maintenance.CHORES", (Chore(fails),))
     with running():
         until(lambda: len(calls) > 2, "it was tried again")
         workflow = LoopedPlain.start()
