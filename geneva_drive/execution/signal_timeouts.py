@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import InterfaceError, OperationalError
-from django.db.models import Q
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
@@ -98,27 +97,14 @@ def _due(using: str) -> Iterator[tuple[Any, Any]]:
     rows = StepExecution.objects.using(using).filter(
         state=ExecutionState.WAITING, on_hold=False, wait_deadline__lte=now
     )
-    last: tuple[Any, Any] | None = None
-    while True:
-        page = rows
-        if last is not None:
-            page = rows.filter(wait_deadline__gte=last[0]).filter(
-                Q(wait_deadline__gt=last[0]) | Q(wait_deadline=last[0], pk__gt=last[1])
-            )
-        found = list(
-            page.order_by("wait_deadline", "pk").values_list(
-                "wait_deadline", "pk", "workflow_id", "workflow__type", "step_name", "deferred_since"
-            )[:_PAGE]
-        )
-        for _, pk, workflow_id, label, step_name, deferred_since in found:
+    columns = ("workflow_id", "workflow__type", "step_name", "deferred_since")
+    for page in rows.pages(*columns, by="wait_deadline", size=_PAGE):
+        for _, pk, workflow_id, label, step_name, deferred_since in page:
             cls = registry.get(label)
             known = cls is not None and cls.steps.resolve(step_name) is not None
             # Others may know it: it is looked at once to begin its grace, and once that is over.
             if known or deferred_since is None or clock.utc(deferred_since) <= grace_over:
                 yield pk, workflow_id
-        if len(found) < _PAGE:
-            return
-        last = found[-1][:2]
 
 
 def _expire(using: str, pk: Any, workflow_id: Any) -> bool:

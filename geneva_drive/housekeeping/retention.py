@@ -1,4 +1,4 @@
-"""Clean-up: what ended before the retention goes, with everything that hangs on it."""
+"""Clean-up: delete workflows that ended before the retention, with all their records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, connections
-from django.db.models import ProtectedError, Q, RestrictedError
+from django.db.models import ProtectedError, RestrictedError
 from django.db.models.deletion import Collector
 
 from geneva_drive import clock
@@ -17,6 +17,7 @@ from geneva_drive.conf import settings
 from geneva_drive.housekeeping.counts import Counts
 from geneva_drive.lifecycle.locking import in_transaction, write_first
 from geneva_drive.logs import about
+from geneva_drive.models.querysets import WorkflowQuerySet
 from geneva_drive.models.records import OperatorAction, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -33,9 +34,16 @@ def clean_up(
     progress: Callable[[Counts], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Counts:
-    """Delete workflows that ended before the retention, children first, in bounded transactions.
+    """Delete workflows that ended before the retention, in one transaction per batch.
 
-    It can be stopped and begun again at any point; ``stop`` is asked before each batch.
+    Parameters
+    ----------
+    retention
+        How long to keep them. Default: the setting ``RETENTION``.
+    progress
+        Called after each batch.
+    stop
+        Asked before each batch: whether to end early. The next clean-up continues.
     """
     counts = counts or Counts()
     keep = settings.RETENTION if retention is None else retention
@@ -43,30 +51,23 @@ def clean_up(
         return counts
     before = clock.now(using) - keep
     for state in ENDED:
-        last: tuple[Any, Any] | None = None
-        while not stop():
-            batch = list(_ended(using, state, before, last)[: settings.CLEANUP_BATCH_SIZE])
-            if not batch:
-                break
-            last = batch[-1]
-            _delete_batch(using, [pk for _, pk in batch], counts)
+        # In pages, so that rows that cannot be deleted are tried once.
+        for page in _ended(using, state, before).pages(
+            by="transitioned_at", size=settings.CLEANUP_BATCH_SIZE
+        ):
+            if stop():
+                return counts
+            _delete_batch(using, [pk for _, pk in page], counts)
             if progress is not None:
                 progress(counts)
     return counts
 
 
-def _ended(using: str, state: str, before: datetime, after: tuple[Any, Any] | None) -> Any:
-    """Return (moment, key) of what ended before, in that order, from behind ``after``.
-
-    From where the last batch ended, so that rows that cannot go are passed over once.
-    """
-    rows = Workflow.objects.using(using).filter(state=state, transitioned_at__lt=clock.local(before))
-    if after is not None:
-        # The first condition alone says it too, and is the one that an index can be entered by.
-        rows = rows.filter(
-            Q(transitioned_at__gt=after[0]) | Q(pk__gt=after[1]), transitioned_at__gte=after[0]
-        )
-    return rows.order_by("transitioned_at", "pk").values_list("transitioned_at", "pk")
+def _ended(using: str, state: str, before: datetime) -> WorkflowQuerySet[Workflow]:
+    rows: WorkflowQuerySet[Workflow] = Workflow.objects.using(using).filter(
+        state=state, transitioned_at__lt=clock.local(before)
+    )
+    return rows
 
 
 def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
@@ -74,21 +75,16 @@ def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
         deleted = in_transaction(using, partial(_delete, using, keys))
     except (ProtectedError, RestrictedError, IntegrityError):
         if len(keys) == 1:
-            logger.warning(
-                "Workflow %s is kept: the project's own rows protect it.",
-                keys[0],
-                extra=about(workflow_id=keys[0]),
-            )
+            extra = about(workflow_id=keys[0])
+            logger.warning("Workflow %s is kept: rows of the project protect it.", keys[0], extra=extra)
             counts.protected += 1
             return
         middle = len(keys) // 2
         _delete_batch(using, keys[:middle], counts)
         _delete_batch(using, keys[middle:], counts)
         return
-    counts.workflows += deleted.workflows
-    counts.executions += deleted.executions
-    counts.signals += deleted.signals
-    counts.operator_actions += deleted.operator_actions
+    for name, count in deleted.as_dict().items():
+        setattr(counts, name, getattr(counts, name) + count)
 
 
 def _delete(using: str, keys: list[Any]) -> Counts:
@@ -96,10 +92,10 @@ def _delete(using: str, keys: list[Any]) -> Counts:
     write_first(Workflow, keys[0], using)
     rows = Workflow.objects.using(using).filter(pk__in=keys, state__in=ENDED)
     if features.has_select_for_update:
-        # Another clean-up, or an operator, may be at some of them; those are left for the next pass.
+        # Those that another clean-up or an operator has locked are left for the next pass.
         rows = rows.select_for_update(skip_locked=features.has_select_for_update_skip_locked)
     locked = set(rows.values_list("pk", flat=True))
-    # An old body may still run in a workflow that was canceled: its end must find its rows.
+    # A canceled workflow's step may still be running, and writes to its rows when it ends.
     running = StepExecution.objects.using(using).filter(
         workflow_id__in=locked, state=ExecutionState.IN_PROGRESS
     )
@@ -107,21 +103,17 @@ def _delete(using: str, keys: list[Any]) -> Counts:
     executions, _ = StepExecution.objects.using(using).filter(workflow_id__in=locked).delete()
     signals, _ = Signal.objects.using(using).filter(workflow_id__in=locked).delete()
     actions, _ = OperatorAction.objects.using(using).filter(workflow_id__in=locked).delete()
-    _, by_model = _delete_workflows(using, locked)
+    # As the base class: Django sends no delete signals for hidden proxies.
+    rows = Workflow.objects.using(using).filter(pk__in=locked).defer("metadata", "job_options", "ongoing_key")
+    workflows = list(rows)
+    for workflow in workflows:
+        workflow.__class__ = Workflow
+    collector = Collector(using=using)
+    collector.collect(workflows)
+    _, by_model = collector.delete()
     return Counts(
         workflows=by_model.get("geneva_drive.Workflow", 0),
         executions=executions,
         signals=signals,
         operator_actions=actions,
     )
-
-
-def _delete_workflows(using: str, keys: set[Any]) -> tuple[int, dict[str, int]]:
-    rows = Workflow.objects.using(using).filter(pk__in=keys).defer("metadata", "job_options", "ongoing_key")
-    workflows = list(rows)
-    for workflow in workflows:
-        # As the base class: for hidden proxies Django sends no delete signals.
-        workflow.__class__ = Workflow
-    collector = Collector(using=using)
-    collector.collect(workflows)
-    return collector.delete()

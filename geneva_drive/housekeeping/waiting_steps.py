@@ -1,7 +1,6 @@
-"""Waiting executions that the code has moved away from.
+"""Waiting executions that no signal will wake, since a deploy changed their step.
 
-A sender meets what is waiting by what the step waits for at that moment. When a deploy changes that, no sender
-comes by again: whoever keeps house looks.
+A sender compares a signal with what the step waits for at that moment, and no sender comes by after a deploy.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ _PAGE = 500
 def wake_waiting(using: str) -> int:
     """Move waiting executions that no signal would wake any more; return how many.
 
-    Their step became a gravestone or waits no more, or what it waits for is there already: sent by code that
-    knew another ``wait_for``, or while that could not be judged. Waiting ones of paused workflows meet their
-    signals on resume.
+    Their step became a gravestone, waits no longer, or now waits for a signal that was sent before. Those of
+    paused workflows meet their signals on resume.
     """
     woken = 0
     waiting = StepExecution.objects.using(using).filter(state=ExecutionState.WAITING, on_hold=False)
@@ -42,21 +40,15 @@ def wake_waiting(using: str) -> int:
         cls = registry.get(label)
         definition = cls.steps.resolve(step_name) if cls is not None else None
         if definition is None:
-            continue  # Code that knows it decides better.
+            continue  # left to code that declares it
         rows = waiting.filter(workflow__type=label, step_name=step_name)
         if not definition.removed and definition.wait_for is not None:
             unconsumed = Signal.objects.filter(workflow=OuterRef("workflow"), state__in=UNCONSUMED)
             name = name_to_look_for(definition.wait_for)
             rows = rows.filter(Exists(unconsumed.filter(name=name) if name is not None else unconsumed))
-        last = None
-        while True:
-            page = rows if last is None else rows.filter(pk__gt=last)
-            found = list(page.order_by("pk").values_list("pk", "workflow_id")[:_PAGE])
-            for pk, workflow_id in found:
+        for page in rows.pages("workflow_id", size=_PAGE):
+            for pk, workflow_id in page:
                 woken += _wake_one(using, pk, workflow_id)
-            if len(found) < _PAGE:
-                break
-            last = found[-1][0]
     return woken
 
 
@@ -82,7 +74,7 @@ def _wake_one(using: str, pk: Any, workflow_id: Any) -> bool:
     except (OperationalError, InterfaceError):
         raise
     except Exception:
-        # One row stops no others.
+        # One bad row does not stop the others.
         extra = about(workflow_id=workflow_id, execution_id=pk)
-        logger.exception("The waiting execution %s could not be looked at.", pk, extra=extra)
+        logger.exception("The waiting execution %s could not be compared with its signals.", pk, extra=extra)
         return False

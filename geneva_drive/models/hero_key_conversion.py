@@ -61,7 +61,7 @@ def examine(using: str, target: str, progress: Callable[[int, int], None] | None
     """
     connection = connections[using]
     result = Examination(columns.hero_key_kind(using), target)
-    with_hero = Workflow._base_manager.using(using).filter(hero_id__isnull=False)
+    with_hero = Workflow.objects.using(using).filter(hero_id__isnull=False)
     total = with_hero.count()
     if target == "string":
         result.rows = total  # integers and UUIDs become the text that a string column holds for them
@@ -71,14 +71,7 @@ def examine(using: str, target: str, progress: Callable[[int, int], None] | None
     def obstacle_of_model(content_type_id: int | None) -> str | None:
         return _obstacle_of_model(content_type_id, target, connection)
 
-    # By ranges of keys: no server-side cursor has to outlive a statement.
-    page = with_hero.order_by("pk").values_list("pk", "hero_type_id", "hero_id")
-    last: Any = None
-    while True:
-        batch = list((page if last is None else page.filter(pk__gt=last))[:_BATCH])
-        if not batch:
-            return result
-        last = batch[-1][0]
+    for batch in with_hero.pages("hero_type_id", "hero_id", size=_BATCH):
         result.rows += len(batch)
         for pk, content_type_id, key in batch:
             reason = _obstacle(key, target, connection) or obstacle_of_model(content_type_id)
@@ -90,6 +83,7 @@ def examine(using: str, target: str, progress: Callable[[int, int], None] | None
                     )
         if progress is not None:
             progress(result.rows, total)
+    return result
 
 
 def _obstacle(key: Any, target: str, connection: BaseDatabaseWrapper) -> str | None:

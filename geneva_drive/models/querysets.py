@@ -36,6 +36,27 @@ class IndexedQuerySet(models.QuerySet[_R_co]):
             yield value
             value = values.filter(**{f"{column}__gt": value}).first()
 
+    def pages(self, *columns: str, size: int, by: str = "pk") -> Iterator[list[Any]]:
+        """Yield the rows in lists of at most ``size`` tuples, ordered by ``by`` and the primary key.
+
+        Each tuple has these two and then ``columns``. Each list is a query of its own that starts in the index
+        after the last row of the list before, so rows may be changed or deleted in between.
+        """
+        order = list(dict.fromkeys((by, "pk")))
+        rows = self.order_by(*order).values_list(*order, *columns)
+        page = list(rows[:size])
+        while page:
+            yield page
+            if len(page) < size:
+                return
+            value, pk = page[-1][0], page[-1][len(order) - 1]
+            if by == "pk":
+                after = rows.filter(pk__gt=pk)
+            else:
+                # The bound alone is implied, but a database cannot enter an index by the OR.
+                after = rows.filter(Q(**{f"{by}__gt": value}) | Q(pk__gt=pk), **{f"{by}__gte": value})
+            page = list(after[:size])
+
 
 class RecordQuerySet(IndexedQuerySet[_R_co]):
     """Records that belong to one workflow: executions, signals, operator actions."""
