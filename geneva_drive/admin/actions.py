@@ -9,7 +9,7 @@ from django.db.models import Count
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from geneva_drive.admin.forms import NeededReasonForm, ReasonForm, RescheduleForm, ResumeAtForm, SignalForm
+from geneva_drive.admin.forms import ReasonForm, RescheduleForm, ResumeAtForm, SignalForm
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.lifecycle import allowed
 from geneva_drive.models.step_execution import StepExecution
@@ -47,6 +47,11 @@ class Action:
     def verb(self) -> str:
         """What `geneva_drive.workflows.perform` does, and `allowed.RULES` rules on."""
         return "reschedule" if self.name == "run_now" else self.name
+
+    def make_form(self, data: Any = None) -> ReasonForm:
+        form = self.form(data)
+        form.fields["reason"].required = self.destructive
+        return form
 
     def is_offered(self, workflow: Workflow, active: StepExecution | None) -> bool:
         """Whether the workflow, which has this active execution, gets a button for it."""
@@ -98,7 +103,6 @@ ACTIONS: tuple[Action, ...] = (
         "skip_workflow_step",
         _("Skip the step"),
         _("The current step does not run, and the workflow continues with the next one."),
-        NeededReasonForm,
         destructive=True,
     ),
     Action(
@@ -118,7 +122,6 @@ ACTIONS: tuple[Action, ...] = (
             "The workflow is canceled now, and no other step starts. A running step still finishes. "
             "This cannot be undone, but another workflow can be started."
         ),
-        NeededReasonForm,
         destructive=True,
     ),
 )

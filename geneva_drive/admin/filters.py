@@ -1,8 +1,8 @@
-"""The list's filters. Each asks for one part of a `Selection`, so that background work can ask the same."""
+"""The list's filters. Each sets one part of a `Selection`, which background work applies in the same way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -12,26 +12,28 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
+from geneva_drive.admin.display import in_words
 from geneva_drive.conf import settings
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.reports.selection import Selection
+from geneva_drive.reports.selection import Selection, errors_named
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
-_CHOICES = 100
+_MOST_ERRORS = 100
 _NEWEST_PAUSED = 500
 
 
-class _Filter(SimpleListFilter):
-    """One part of the selection, from one parameter."""
+class Filter(SimpleListFilter):
+    """One part of the selection, from one parameter of the address."""
 
     part: ClassVar[str]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:
-        return self.choices_on(model_admin.alias(request), request)
+        return self.offered(model_admin.alias(request), request.GET)
 
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+        """Return the choices, each with its label."""
         raise NotImplementedError
 
     def has_output(self) -> bool:
@@ -44,7 +46,7 @@ class _Filter(SimpleListFilter):
         try:
             return Selection(**{self.part: self.read(value, queryset.db)}).apply(queryset, queryset.db)
         except ValueError:
-            # Django would lead to the list of everything; the list says what is wrong, and is empty.
+            # Django would redirect to the whole list; ours is empty and says what is wrong.
             return queryset.none()
 
     @classmethod
@@ -54,71 +56,193 @@ class _Filter(SimpleListFilter):
         Raises
         ------
         ValueError
-            The value means nothing. The message says what one looks like.
+            The value means nothing. The message says what a right one looks like.
         """
         return value
 
-
-def _meaning(value: str, meanings: dict[str, Any]) -> Any:
-    if value not in meanings:
-        words = {"value": value, "choices": ", ".join(meanings)}
-        raise ValueError(gettext("'%(value)s' is none of these: %(choices)s.") % words)
-    return meanings[value]
+    @classmethod
+    def unknown(cls, value: str, parameters: Mapping[str, str], using: str) -> str:  # noqa: ARG003
+        """Say what is wrong with a name that this code does not know, or return an empty text."""
+        return ""
 
 
-class TypeFilter(_Filter):
-    title, parameter_name, part = _("type"), "type", "type"
+class _Choice(Filter):
+    """One of a few values, each with its label and its part of the selection. A text names the setting that has it."""
 
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        labels = {cls._geneva.label for cls in registry.all()}
-        chosen = request.GET.get("type")
-        return [(label, label) for label in sorted(labels | ({chosen} if chosen else set()))]
+    values: ClassVar[dict[str, tuple[Any, Any]]]
 
-
-class StateFilter(_Filter):
-    title, parameter_name, part = _("state"), "state", "states"
-
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        return [("ongoing", _("ongoing")), *WorkflowState.choices]
+    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+        return [
+            (value, label % {"time": in_words(self.read(value, using))} if isinstance(part, str) else label)
+            for value, (label, part) in self.values.items()
+        ]
 
     @classmethod
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        ongoing = tuple(str(state) for state in ONGOING)
-        return _meaning(value, {"ongoing": ongoing, **{state: (state,) for state in WorkflowState.values}})
+        if value not in cls.values:
+            words = {"value": value, "choices": ", ".join(cls.values)}
+            raise ValueError(gettext("'%(value)s' is none of these: %(choices)s.") % words)
+        part = cls.values[value][1]
+        return getattr(settings, part) if isinstance(part, str) else part
 
 
-class StepFilter(_Filter):
+class StateFilter(_Choice):
+    title, parameter_name, part = _("state"), "state", "states"
+    values: ClassVar = {
+        "ongoing": (_("ongoing"), tuple(str(state) for state in ONGOING)),
+        **{str(state): (state.label, (str(state),)) for state in WorkflowState},
+    }
+
+
+class OverdueFilter(_Choice):
+    title, parameter_name, part = _("due time"), "overdue", "overdue"
+    values: ClassVar = {
+        "any": (_("overdue"), timedelta(0)),
+        "long": (_("overdue by more than %(time)s"), "OVERDUE_AFTER"),
+        "day": (_("overdue by more than a day"), timedelta(days=1)),
+    }
+
+
+class WaitingFilter(_Choice):
+    title, parameter_name, part = _("signal"), "waiting", "waiting_longer"
+    values: ClassVar = {
+        "any": (_("waiting for a signal"), timedelta(0)),
+        "long": (_("waiting for more than %(time)s"), "WAITING_TOO_LONG"),
+    }
+
+
+class UndeclaredFilter(_Choice):
+    title, parameter_name, part = _("code"), "undeclared", "undeclared"
+    values: ClassVar = {"yes": (_("step or class undeclared"), True)}
+
+
+class _Since(_Choice):
+    values: ClassVar = {
+        "hour": (_("in the last hour"), timedelta(hours=1)),
+        "day": (_("in the last day"), timedelta(days=1)),
+        "week": (_("in the last week"), timedelta(days=7)),
+    }
+
+    @classmethod
+    def read(cls, value: str, using: str) -> datetime:
+        span: timedelta = super().read(value, using)
+        return clock.now(using) - span
+
+
+class CreatedFilter(_Since):
+    title, parameter_name, part = _("started"), "created", "created_after"
+
+
+class MovedFilter(_Since):
+    title, parameter_name, part = _("ended or paused"), "moved", "moved_after"
+
+
+class _Name(Filter):
+    """A name from the code, or one that only rows have."""
+
+    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+        names, chosen = list(self.names(using, parameters)), self.value()
+        if chosen and chosen not in names:
+            names.insert(0, chosen)
+        return [(name, name) for name in names]
+
+    def names(self, using: str, parameters: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
+        return ()
+
+
+class TypeFilter(_Name):
+    title, parameter_name, part = _("type"), "type", "type"
+
+    def names(self, using: str, parameters: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
+        return sorted(cls._geneva.label for cls in registry.all())
+
+    @classmethod
+    def unknown(cls, value: str, parameters: Mapping[str, str], using: str) -> str:  # noqa: ARG003
+        if registry.get(value) is not None:
+            return ""
+        words = {"value": value, "example": min(each._geneva.label for each in registry.all())}
+        text = gettext("there is no type '%(value)s'. Write app_label.ClassName, for example %(example)s.")
+        return text % words
+
+
+class StepFilter(_Name):
     title, parameter_name, part = _("step"), "step", "step"
 
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        cls = registry.get(request.GET.get("type", ""))
-        names = cls.steps.names if cls is not None else ()
-        chosen = request.GET.get("step")
-        if chosen and chosen not in names:
-            names = (chosen, *names)
-        return [(name, name) for name in names] or [("", _("choose a type first"))]
+    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+        return super().offered(using, parameters) or [("", _("choose a type first"))]
+
+    def names(self, using: str, parameters: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
+        cls = registry.get(parameters.get("type", ""))
+        return cls.steps.names if cls is not None else ()
+
+    @classmethod
+    def unknown(cls, value: str, parameters: Mapping[str, str], using: str) -> str:  # noqa: ARG003
+        of_type = registry.get(parameters.get("type", ""))
+        if any(each.steps.resolve(value) for each in ([of_type] if of_type else registry.all())):
+            return ""
+        if of_type is None:
+            return gettext("no type has a step '%(value)s': choose a type first.") % {"value": value}
+        words = {"value": value, "type": of_type._geneva.label, "steps": ", ".join(of_type.steps.names)}
+        return gettext("'%(value)s' is not a step of %(type)s. It has %(steps)s.") % words
 
 
-class TriedFilter(StepFilter):
-    """Offered by the page of removed steps alone, and shown while it is in use."""
+class TriedFilter(_Name):
+    """The page of removed steps links to it; it is shown while it is in use."""
 
     title, parameter_name, part = _("attempt at"), "tried", "tried"
-
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        chosen = request.GET.get("tried")
-        return [(chosen, chosen)] if chosen else []
+    unknown = StepFilter.unknown
 
     def has_output(self) -> bool:
         return bool(self.value())
 
 
-class HeroFilter(_Filter):
-    """A line to type into: there are as many heroes as rows."""
+class ErrorFilter(_Name):
+    title, parameter_name, part = _("error"), "error", "error"
+
+    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+        return [(name, name.rsplit(".", 1)[-1]) for name, _label in super().offered(using, parameters)]
+
+    def names(self, using: str, parameters: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
+        # Of the latest to be paused: nobody asks for all errors of the past.
+        paused = Workflow.objects.using(using).paused().order_by("-transitioned_at")
+        failed = StepExecution.objects.using(using).filter(
+            workflow_id__in=list(paused.values_list("pk", flat=True)[:_NEWEST_PAUSED]),
+            state=ExecutionState.FAILED,
+            error_class__isnull=False,
+        )
+        names: Any = failed.order_by("error_class").values_list("error_class", flat=True)
+        return list(names.distinct()[:_MOST_ERRORS])
+
+    @classmethod
+    def unknown(cls, value: str, parameters: Mapping[str, str], using: str) -> str:  # noqa: ARG003
+        if errors_named(using, value):
+            return ""
+        text = gettext("no step failed with '%(value)s'. Write an error's class: builtins.ValueError.")
+        return text % {"value": value}
+
+
+class QueueFilter(_Name):
+    title, parameter_name, part = _("queue"), "queue", "queue"
+
+    def names(self, using: str, parameters: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
+        return StepExecution.objects.using(using).free().skip_scan("queue")
+
+    @classmethod
+    def unknown(cls, value: str, parameters: Mapping[str, str], using: str) -> str:  # noqa: ARG003
+        queues = list(StepExecution.objects.using(using).free().skip_scan("queue"))
+        if value in queues:
+            return ""
+        words = {"value": value, "queues": ", ".join(queues) or "-"}
+        return gettext("nothing is on the queue '%(value)s'. Queues in use: %(queues)s.") % words
+
+
+class HeroFilter(Filter):
+    """A text field: there are as many heroes as rows."""
 
     title, parameter_name, part = _("hero"), "hero", "hero"
     template = "geneva_drive/admin/hero_filter.html"
 
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
         return [("", "")]
 
     def choices(self, changelist: Any) -> Any:
@@ -126,98 +250,11 @@ class HeroFilter(_Filter):
         pairs = [(name, value) for name, values in others if name != "hero" for value in values]
         if changelist.query:
             pairs.append(("q", changelist.query))
-        yield {
-            "value": self.value() or "",
-            "pairs": pairs,
-            "without": changelist.get_query_string(remove=["hero"]),
-        }
+        without = changelist.get_query_string(remove=["hero"])
+        yield {"value": self.value() or "", "pairs": pairs, "without": without}
 
 
-class ErrorFilter(_Filter):
-    title, parameter_name, part = _("error"), "error", "error"
-
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        # Those of the latest to be paused: all of history has errors that nobody asks for.
-        paused = Workflow.objects.using(using).paused().order_by("-transitioned_at")
-        keys = list(paused.values_list("pk", flat=True)[:_NEWEST_PAUSED])
-        failed = StepExecution.objects.using(using).filter(
-            workflow_id__in=keys, state=ExecutionState.FAILED, error_class__isnull=False
-        )
-        names = failed.order_by("error_class").values_list("error_class", flat=True).distinct()[:_CHOICES]
-        chosen = request.GET.get("error")
-        found = [str(name) for name in names]
-        if chosen and chosen not in found:
-            found.insert(0, chosen)
-        return [(name, name.rsplit(".", 1)[-1]) for name in found]
-
-
-class QueueFilter(_Filter):
-    title, parameter_name, part = _("queue"), "queue", "queue"
-
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        return [(queue, queue) for queue in StepExecution.objects.using(using).free().skip_scan("queue")]
-
-
-class OverdueFilter(_Filter):
-    title, parameter_name, part = _("overdue"), "overdue", "overdue"
-
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        return [("any", _("at all")), ("long", _("beyond the limit")), ("day", _("for more than a day"))]
-
-    @classmethod
-    def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        meanings = {"any": timedelta(0), "long": settings.OVERDUE_AFTER, "day": timedelta(days=1)}
-        return _meaning(value, meanings)
-
-
-class WaitingFilter(_Filter):
-    title, parameter_name, part = _("waiting for a signal"), "waiting", "waiting_longer"
-
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        return [("any", _("at all")), ("long", _("too long"))]
-
-    @classmethod
-    def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        return _meaning(value, {"any": timedelta(0), "long": settings.WAITING_TOO_LONG})
-
-
-class UndeclaredFilter(_Filter):
-    title, parameter_name, part = _("undeclared"), "undeclared", "undeclared"
-
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        return [("yes", _("step or class missing"))]
-
-    @classmethod
-    def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
-        return _meaning(value, {"yes": True})
-
-
-_SPANS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
-
-
-class _Since(_Filter):
-    def choices_on(self, using: str, request: HttpRequest) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
-        return [
-            ("hour", _("in the last hour")),
-            ("day", _("in the last day")),
-            ("week", _("in the last week")),
-        ]
-
-    @classmethod
-    def read(cls, value: str, using: str) -> datetime:
-        span: timedelta = _meaning(value, _SPANS)
-        return clock.now(using) - span
-
-
-class CreatedFilter(_Since):
-    title, parameter_name, part = _("created"), "created", "created_after"
-
-
-class MovedFilter(_Since):
-    title, parameter_name, part = _("ended or paused"), "moved", "moved_after"
-
-
-FILTERS: tuple[type[_Filter], ...] = (
+FILTERS: tuple[type[Filter], ...] = (
     StateFilter,
     TypeFilter,
     StepFilter,

@@ -51,7 +51,7 @@ def act_on_one(model_admin: PagesAdmin, request: HttpRequest, object_id: str, na
     workflow = model_admin.find(request, object_id)
     using = str(workflow._state.db)
     back = _return_address(request) or model_admin.url_of(workflow)
-    form = action.form(request.POST if request.method == "POST" else None)
+    form = action.make_form(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         done, failed = act_on([workflow.pk], action, form, by=request.user.get_username(), using=using)
         if done:
@@ -111,7 +111,7 @@ def act_on_many(model_admin: PagesAdmin, request: HttpRequest, name: str) -> Htt
     model_admin.require(request, action.permission)
     using = model_admin.alias(request)
     rows, query = Workflow.objects.using(using), request.POST.get("query", "")
-    form = action.form(request.POST)
+    form = action.make_form(request.POST)
     if request.POST.get("across") == "1":
         (newest,) = _keys([request.POST.get("up_to", "")])
         selection = selection_of(QueryDict(query), using, up_to=newest)
@@ -153,7 +153,7 @@ def _ask(
 ) -> HttpResponseBase:
     rows = chosen.order_by("pk")
     count = rows.count()
-    form = form or action.form()
+    form = form or action.make_form()
     told = forecast(action, chosen, count)
     if "impossible" not in told and isinstance(form, ResumeAtForm):
         told |= _steps(form, chosen)
