@@ -12,12 +12,12 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
-from geneva_drive.admin.display import in_words
 from geneva_drive.conf import settings
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection, errors_named
+from geneva_drive.reports.wording import in_words
 from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
 _MOST_ERRORS = 100

@@ -1,4 +1,4 @@
-"""A panel with an object's workflows for the admin of its own model."""
+"""A panel for the admin of your own model, with an object's workflows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from django.utils.translation import gettext_lazy as _
 
 from geneva_drive import clock
 from geneva_drive.admin.actions import ACTIONS, Action
-from geneva_drive.admin.display import pill, relative, type_name
+from geneva_drive.admin.display import ViewOnly, state_pill, type_name, when
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
-from geneva_drive.states import ACTIVE
 
 
-class WorkflowInline(GenericTabularInline):
-    """Add it to ``inlines`` of your model's admin: the object's latest workflows, why they are where they are,
-    and what may be done to them.
+class WorkflowInline(ViewOnly, GenericTabularInline):
+    """Add it to ``inlines`` of your model's admin.
+
+    It shows the object's latest workflows, why each is where it is, and the actions that the user may take.
     """
 
     model = Workflow
@@ -47,32 +47,23 @@ class WorkflowInline(GenericTabularInline):
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
         formset = super().get_formset(request, obj, **kwargs)
         most = self.most
-        allowed = [each for each in ACTIONS if request.user.has_perm(f"geneva_drive.{each.permission}")]
+        permitted = [each for each in ACTIONS if self.may(request, each.permission)]
         here = request.get_full_path()
 
         class Newest(formset):  # type: ignore[misc, valid-type]
             def get_queryset(self) -> Any:
                 if not hasattr(self, "_newest"):
                     self._newest = list(super().get_queryset()[:most])
-                    _offer(self._newest, allowed, here)
+                    _offer(self._newest, permitted, here)
                 return self._newest
 
         return Newest
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return bool(request.user.has_perm("geneva_drive.view_workflow"))
 
     def _url(self, name: str, *arguments: Any) -> str | None:
         try:
             return reverse(f"{self.admin_site.name}:{name}", args=arguments)
         except NoReverseMatch:
-            return None  # this site does not register workflows
+            return None  # workflows are not registered on this site
 
     @admin.display(description=_("workflow"))
     def shown_workflow(self, workflow: Workflow) -> str:
@@ -82,7 +73,7 @@ class WorkflowInline(GenericTabularInline):
 
     @admin.display(description=_("state"))
     def shown_state(self, workflow: Workflow) -> str:
-        return pill(workflow.state, workflow.get_state_display())
+        return state_pill(workflow)
 
     @admin.display(description=_("why"))
     def shown_why(self, workflow: Workflow) -> str:
@@ -90,7 +81,7 @@ class WorkflowInline(GenericTabularInline):
 
     @admin.display(description=_("started"))
     def shown_started(self, workflow: Workflow) -> str:
-        return relative(workflow.created_at, clock.now(workflow._state.db))
+        return when(workflow.created_at, clock.now(workflow._state.db))
 
     @admin.display(description=_("actions"))
     def shown_actions(self, workflow: Workflow) -> str:
@@ -103,12 +94,12 @@ class WorkflowInline(GenericTabularInline):
         return format_html_join(" · ", '<a href="{}">{}</a>', links) or "-"
 
 
-def _offer(workflows: list[Any], allowed: list[Action], here: str) -> None:
-    if not workflows or not allowed:
+def _offer(workflows: list[Any], permitted: list[Action], here: str) -> None:
+    if not workflows or not permitted:
         return
     keys = [each.pk for each in workflows if each.is_ongoing]
-    rows = StepExecution.objects.using(workflows[0]._state.db).filter(workflow_id__in=keys, state__in=ACTIVE)
+    rows = StepExecution.objects.using(workflows[0]._state.db).active().filter(workflow_id__in=keys)
     active = {each.workflow_id: each for each in rows.only("workflow_id", "step_name", "state")}
     for each in workflows:
-        each.shown_offers = [action for action in allowed if action.is_offered(each, active.get(each.pk))]
+        each.shown_offers = [action for action in permitted if action.is_offered(each, active.get(each.pk))]
         each.shown_here = here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter, defaultdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
 
 from geneva_drive import clock
-from geneva_drive.admin.base import PagesAdmin
-from geneva_drive.admin.display import in_words, relative, type_name
+from geneva_drive.admin.display import PagesAdmin, type_name, when
 from geneva_drive.conf import settings
 from geneva_drive.definition.registry import registry
 from geneva_drive.models.records import Process
@@ -26,10 +26,11 @@ from geneva_drive.reports.in_flight import (
     undeclared_in_flight,
     waiting,
 )
-from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
+from geneva_drive.reports.wording import in_words, whole_seconds
+from geneva_drive.states import ONGOING, WorkflowState
 
 _MOST_PROCESSES = 100
-_MOST_IN_HAND = 1000
+_MOST_RUNNING = 1000
 _STACK = (
     (WorkflowState.READY, "gd-ok"),
     (WorkflowState.PERFORMING, "gd-run"),
@@ -38,11 +39,13 @@ _STACK = (
 
 
 def overview(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponseBase:
-    """Counts by type and state, what needs attention, and who is at work."""
+    """Show counts by type and state, what needs attention, and the processes that run steps."""
     model_admin.require(request)
     using = model_admin.alias(request)
     now = clock.now(using)
-    found, too_long, undeclared = figures(using), waiting(using), undeclared_in_flight(using)
+    found, at_steps, undeclared = figures(using), waiting(using), undeclared_in_flight(using)
+    overdue: Any = StepExecution.objects.using(using).overdue(now).order_by()
+    overdue = dict(overdue.values_list("workflow__type").annotate(Count("pk")))
     return model_admin.page(
         request,
         "overview",
@@ -50,16 +53,19 @@ def overview(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponseBase:
         now=clock.local(now),
         cards=_cards(model_admin, found, sum(each.workflows for each in undeclared)),
         columns=_columns(),
-        types=_types(model_admin, found, too_long, undeclared, _overdue_by_type(using, now)),
+        types=[
+            _type(model_admin, label, numbers)
+            for label, numbers in sorted(_numbers(found, at_steps, undeclared, overdue).items())
+        ],
         waiting=[
             {
                 "url": model_admin.list_url(type=each.type, step=each.step, waiting="any"),
                 "late_url": model_admin.list_url(type=each.type, step=each.step, waiting="long"),
-                "since": relative(each.since, now),
+                "since": when(each.since, now),
                 "name": type_name(each.type),
                 "row": each,
             }
-            for each in too_long
+            for each in at_steps
         ],
         processes=_processes(model_admin, using, now),
         list_url=model_admin.list_url(),
@@ -68,10 +74,10 @@ def overview(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponseBase:
 
 
 def _cards(model_admin: PagesAdmin, found: Figures, undeclared: int) -> list[dict[str, Any]]:
-    late = _("overdue, oldest %(time)s") % {"time": in_words(found.oldest_overdue)}
+    late = _("overdue, the oldest by %(time)s") % {"time": in_words(whole_seconds(found.oldest_overdue))}
     cards = [
         (found.paused, _("paused"), "gd-bad", {"state": "paused"}),
-        (undeclared, _("undeclared: code missing"), "gd-bad", {"undeclared": "yes"}),
+        (undeclared, _("undeclared"), "gd-bad", {"undeclared": "yes"}),
         (found.overdue, late if found.overdue else _("overdue"), "gd-wait", {"overdue": "any"}),
         (found.waiting_too_long, _("waiting too long"), "gd-wait", {"waiting": "long"}),
         (found.waiting, _("waiting for a signal"), "", {"waiting": "any"}),
@@ -86,7 +92,7 @@ def _cards(model_admin: PagesAdmin, found: Figures, undeclared: int) -> list[dic
 
 
 def _columns() -> list[tuple[str, Any, dict[str, str]]]:
-    """Return the numbers that each type has: key, title, and what the list is asked for by them."""
+    """Return the numbers that each type has: key, title, and the filters that list what is counted."""
     states = [(str(state), state.label, {"state": str(state)}) for state in WorkflowState]
     return [
         *states,
@@ -97,31 +103,23 @@ def _columns() -> list[tuple[str, Any, dict[str, str]]]:
     ]
 
 
-_ALARMING = ("paused", "undeclared")
-
-
-def _types(
-    model_admin: PagesAdmin,
-    found: Figures,
-    waiting: list[Waiting],
-    undeclared: list[Undeclared],
-    overdue: dict[str, int],
-) -> list[dict[str, Any]]:
-    numbers: dict[str, dict[str, int]] = {label: dict(states) for label, states in found.workflows.items()}
+def _numbers(
+    found: Figures, at_steps: list[Waiting], undeclared: list[Undeclared], overdue: dict[str, int]
+) -> dict[str, Counter[str]]:
+    numbers: dict[str, Counter[str]] = defaultdict(Counter)
+    for label, states in found.workflows.items():
+        numbers[label].update(states)
     for label, count in overdue.items():
-        numbers.setdefault(label, {})["overdue"] = count
-    for each in waiting:
-        of_type = numbers.setdefault(each.type, {})
-        of_type["waiting"] = of_type.get("waiting", 0) + each.workflows
-        of_type["too_long"] = of_type.get("too_long", 0) + each.too_long
+        numbers[label]["overdue"] = count
+    for each in at_steps:
+        numbers[each.type].update(waiting=each.workflows, too_long=each.too_long)
     for missing in undeclared:
-        of_type = numbers.setdefault(missing.type, {})
-        of_type["undeclared"] = of_type.get("undeclared", 0) + missing.workflows
-    return [_type(model_admin, label, of_type) for label, of_type in sorted(numbers.items())]
+        numbers[missing.type].update(undeclared=missing.workflows)
+    return numbers
 
 
-def _type(model_admin: PagesAdmin, label: str, numbers: dict[str, int]) -> dict[str, Any]:
-    ongoing = sum(numbers.get(str(state), 0) for state in ONGOING)
+def _type(model_admin: PagesAdmin, label: str, numbers: Counter[str]) -> dict[str, Any]:
+    ongoing = sum(numbers[state] for state in ONGOING)
     return {
         "name": type_name(label),
         "label": label,
@@ -129,40 +127,33 @@ def _type(model_admin: PagesAdmin, label: str, numbers: dict[str, int]) -> dict[
         "url": model_admin.list_url(type=label),
         "cells": [
             {
-                "count": numbers.get(key, 0),
+                "count": numbers[key],
                 "url": model_admin.list_url(type=label, **query),
-                "tone": "gd-bad" if key in _ALARMING and numbers.get(key) else "",
+                "tone": "gd-bad" if key in ("paused", "undeclared") and numbers[key] else "",
             }
             for key, _title, query in _columns()
         ],
-        "ratio": f"{numbers.get('paused', 0) / ongoing:.1%}" if ongoing else "-",
+        "ratio": f"{numbers['paused'] / ongoing:.1%}" if ongoing else "-",
         "stack": [
-            (tone, max(5, round(numbers.get(str(state), 0) / ongoing * 20) * 5))
+            (tone, max(5, round(numbers[state] / ongoing * 20) * 5))
             for state, tone in _STACK
-            if ongoing and numbers.get(str(state))
+            if ongoing and numbers[state]
         ],
     }
 
 
-def _overdue_by_type(using: str, now: datetime) -> dict[str, int]:
-    rows: Any = StepExecution.objects.using(using).overdue(now).order_by()
-    return dict(rows.values_list("workflow__type").annotate(Count("pk")))
-
-
 def _processes(model_admin: PagesAdmin, using: str, now: datetime) -> list[dict[str, Any]]:
     processes = list(Process.objects.using(using).order_by("-heartbeat_at")[:_MOST_PROCESSES])
-    rows = StepExecution.objects.using(using).filter(
-        state=ExecutionState.IN_PROGRESS, process_id__in=[each.pk for each in processes]
-    )
-    in_hand: dict[Any, list[dict[str, Any]]] = {}
+    rows = StepExecution.objects.using(using).in_progress().filter(process__in=processes)
     slim = rows.only("workflow__type", "process_id", "step_name", "started_at").select_related("workflow")
-    for each in slim.order_by("started_at")[:_MOST_IN_HAND]:
-        in_hand.setdefault(each.process_id, []).append(
+    running = defaultdict(list)
+    for each in slim.order_by("started_at")[:_MOST_RUNNING]:
+        running[each.process_id].append(
             {
-                "url": model_admin.url("workflow_change", each.workflow_id),
+                "url": model_admin.url_of(each.workflow),
                 "workflow": f"{type_name(each.workflow.type)} {each.workflow_id}",
                 "step": each.step_name,
-                "since": in_words(now - clock.utc(each.started_at)) if each.started_at else "",
+                "since": in_words(whole_seconds(now - clock.utc(each.started_at))) if each.started_at else "",
             }
         )
     return [
@@ -170,17 +161,17 @@ def _processes(model_admin: PagesAdmin, using: str, now: datetime) -> list[dict[
             "name": f"{process.hostname} · {process.pid}",
             "kind": process.kind,
             "queues": process.queues.replace(",", ", ") or _("all"),
-            "up": in_words(now - clock.utc(process.started_at)),
+            "up": in_words(whole_seconds(now - clock.utc(process.started_at))),
             "alive": now - clock.utc(process.heartbeat_at) < settings.LEASE,
-            "beat": relative(process.heartbeat_at, now),
-            "running": in_hand.get(process.pk, []),
+            "beat": when(process.heartbeat_at, now),
+            "running": running[process.pk],
         }
         for process in processes
     ]
 
 
 def removed_steps(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponseBase:
-    """Every gravestone with its rows, and what is in flight and not declared."""
+    """Show every gravestone with the rows that name it, and what is in flight and undeclared."""
     model_admin.require(request)
     using = model_admin.alias(request)
     graves = [
@@ -204,13 +195,10 @@ def removed_steps(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponse
         }
         for each in undeclared_in_flight(using)
     ]
+    overview_url = model_admin.url("overview")
+    title = _("Removed steps")
     return model_admin.page(
-        request,
-        "removed_steps",
-        _("Removed steps"),
-        graves=graves,
-        missing=missing,
-        overview_url=model_admin.url("overview"),
+        request, "removed_steps", title, graves=graves, missing=missing, overview_url=overview_url
     )
 
 
@@ -219,6 +207,6 @@ def _location(label: str, step: str) -> str:
     location = cls.steps[step].location if cls is not None else None
     if location is None:
         return ""
-    # As short as an import would find it.
+    # Relative to the longest import path that holds the file.
     roots = [root for root in sys.path if root and Path(location.file).is_relative_to(root)]
     return str(location).removeprefix(max(roots, key=len, default="")).lstrip("/\\")

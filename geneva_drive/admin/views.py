@@ -21,8 +21,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from geneva_drive.admin.actions import BY_NAME, LISTED, Action, act_on, forecast, why_not
-from geneva_drive.admin.base import PagesAdmin
 from geneva_drive.admin.changelist import selection_of
+from geneva_drive.admin.display import PagesAdmin
 from geneva_drive.admin.forms import ReasonForm, ResumeAtForm, StartForm
 from geneva_drive.definition.collection import StepCollection, StepDefinition
 from geneva_drive.definition.matchers import describe

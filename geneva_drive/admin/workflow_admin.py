@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -16,14 +17,15 @@ from django.utils.translation import gettext_lazy as _
 from geneva_drive import clock
 from geneva_drive.admin import overview, views
 from geneva_drive.admin.actions import ACTIONS, Action
-from geneva_drive.admin.base import PagesAdmin
 from geneva_drive.admin.changelist import CappedPaginator, WorkflowChangeList
-from geneva_drive.admin.display import hero_link, in_words, pill, relative, state_pill, type_name
+from geneva_drive.admin.display import PagesAdmin, hero_link, pill, state_pill, type_name, when
 from geneva_drive.admin.filters import FILTERS
 from geneva_drive.admin.workflow_page import workflow_page
 from geneva_drive.definition.registry import registry
+from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import search
+from geneva_drive.reports.wording import activity
 from geneva_drive.states import ExecutionState
 
 
@@ -92,7 +94,7 @@ class WorkflowAdmin(PagesAdmin):
             str(workflow.pk),
         )
         if registry.get(workflow.type) is None:
-            return format_html("{} {}", link, pill("undeclared", gettext("class missing")))
+            return format_html("{} {}", link, pill("undeclared", gettext("class undeclared")))
         return link
 
     @admin.display(description=_("hero"))
@@ -110,7 +112,7 @@ class WorkflowAdmin(PagesAdmin):
             return "-"
         parts = [format_html("{}", name)]
         if registry.get(workflow.type) is not None and workflow.steps.resolve(name) is None:
-            parts.append(pill("undeclared", gettext("not declared")))
+            parts.append(pill("undeclared", gettext("undeclared")))
         if error is not None:
             short = error.rsplit(".", 1)[-1]
             parts.append(format_html('<br><small class="gd-bad" title="{}">{}</small>', error, short))
@@ -118,26 +120,19 @@ class WorkflowAdmin(PagesAdmin):
 
     @admin.display(description=_("due"))
     def shown_due(self, workflow: Workflow) -> str:
-        execution, now = getattr(workflow, "shown_active", None), getattr(workflow, "shown_now", None)
-        if execution is None or now is None:
+        execution: StepExecution | None = getattr(workflow, "shown_active", None)
+        if execution is None:
             return "-"
-        if execution.state == ExecutionState.IN_PROGRESS:
-            since = now - clock.utc(execution.started_at or execution.created_at)
-            return gettext("running for %(time)s") % {"time": in_words(since, whole=True)}
-        if execution.state == ExecutionState.WAITING:
-            since = now - clock.utc(execution.waiting_since or execution.created_at)
-            return gettext("waiting for %(time)s") % {"time": in_words(since, whole=True)}
-        if execution.on_hold:
-            return gettext("on hold")
-        late = now - clock.utc(execution.scheduled_for)
-        if late.total_seconds() > 1:
-            return pill("failed", gettext("overdue by %(time)s") % {"time": in_words(late, whole=True)})
-        return relative(execution.scheduled_for, now)
+        now: datetime = workflow.shown_now  # type: ignore[attr-defined]
+        if execution.state != ExecutionState.SCHEDULED or execution.on_hold:
+            return activity(execution, now)
+        is_late = now - clock.utc(execution.scheduled_for) > timedelta(seconds=1)
+        return pill("failed", activity(execution, now)) if is_late else when(execution.scheduled_for, now)
 
     @admin.display(description=_("started"))
     def shown_age(self, workflow: Workflow) -> str:
         now = getattr(workflow, "shown_now", None) or clock.now(workflow._state.db)
-        return relative(workflow.created_at, now)
+        return when(workflow.created_at, now)
 
     def get_urls(self) -> list[URLPattern]:
         def wrap(view: Callable[..., HttpResponseBase]) -> Any:

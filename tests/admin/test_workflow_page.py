@@ -118,7 +118,7 @@ class TestList:
         Workflow.objects.filter(pk=gone.pk).update(type="testapp.Gone")
         Order.objects.filter(pk=orphan.hero_id).delete()
         page = text(admin_client_.get(url(LIST)))
-        assert "class missing" in page
+        assert "class undeclared" in page
         assert "deleted" in page
         text(admin_client_.get(url(PAGE, gone.pk)))
         text(admin_client_.get(url(PAGE, orphan.pk)))
@@ -250,9 +250,9 @@ class TestOverview:
         page = text(response)
         cards = {str(card["label"]): card for card in response.context["cards"]}
         assert cards["paused"]["count"] == 1
-        assert cards["undeclared: code missing"]["count"] == 1
+        assert cards["undeclared"]["count"] == 1
         assert cards["live processes"]["count"] == 0
-        assert "class missing" in page
+        assert "class undeclared" in page
         for card in cards.values():
             if not card["url"].startswith("#"):
                 rows = admin_client_.get(card["url"]).context["cl"].result_list
