@@ -183,11 +183,11 @@ def test_the_page_of_events_has_each_with_its_arguments() -> None:
 def test_the_page_of_states_has_each_with_the_moves_between_them() -> None:
     page = _page("states")
 
-    workflows = _rows(_section(page, "Of a workflow"))
+    workflows = _rows(_section(page, "Workflow states"))
     moves = {name: set(re.findall(r"`(\w+)`", cells[1])) for name, cells in workflows.items()}
     assert moves == {str(state): {str(other) for other in others} for state, others in MOVES.items()}
-    assert set(_rows(_section(page, "Of an execution"))) == set(ExecutionState.values)
-    outcomes = _rows(_section(page, "How an execution ended"))
+    assert set(_rows(_section(page, "Execution states"))) == set(ExecutionState.values)
+    outcomes = _rows(_section(page, "Outcomes"))
     assert set(outcomes) == set(Outcome.values)
     assert {cells[0].strip("`") for cells in outcomes.values()} <= set(ExecutionState.values)
     assert {*ONGOING, *ENDED} == set(WorkflowState)
