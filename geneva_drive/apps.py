@@ -1,4 +1,4 @@
-"""The Django app."""
+"""The Django app: its start-up, and the cache of column types that migrations reset."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class GenevaDriveConfig(AppConfig):
         from geneva_drive.exceptions import DispatcherError
         from geneva_drive.lifecycle import dispatch
 
-        # What is remembered of columns is only as good as the last migration.
+        # The cached types of columns are valid until the next migration.
         post_migrate.connect(_columns_changed, dispatch_uid="geneva_drive.columns")
         setting_changed.connect(_columns_changed, dispatch_uid="geneva_drive.columns")
 
-        # Like admin.py: importing the modules is what makes their classes known.
+        # As with admin.py: importing the modules registers their classes.
         autodiscover_modules("workflows")
-        # A process that runs what others dispatch has to know the dispatcher's task before it receives one.
-        # What is wrong with it is told by the system checks.
+        # A process that runs dispatched work must have registered the dispatcher's task before it receives one.
+        # The system checks report errors.
         with contextlib.suppress(DispatcherError):
             dispatch.configured_dispatcher()
 

@@ -1,21 +1,21 @@
-"""System checks: what is wrong with the settings, the columns and the models of a project.
+"""System checks of the settings, the columns and the models of a project.
 
 ====  =========  ==================================================================================
 id    level      what
 ====  =========  ==================================================================================
-E001  error      ``GENEVA_DRIVE`` is no dict
-E002  error      a key that is no setting
+E001  error      ``GENEVA_DRIVE`` is not a dict
+E002  error      a key that is not a setting
 E003  error      a value of the wrong type, or out of range
-E004  error      a foreign key to a workflow class, which has no table of its own
-E005  error      the key of our tables is not of the type that ``KEY_TYPE`` names
-W006  warning    the hero key column is not what today's models would make it
+E004  error      a foreign key to a workflow class, which has no table
+E005  error      the tables have keys of another type than ``KEY_TYPE``
+W006  warning    the hero key column is of another type than the current models would give it
 W007  warning    a model with workflows whose key does not fit the hero key column
-E009  error      a workflow class whose ``hero_model`` names no installed model
-I008  info       before the first migrate: ``KEY_TYPE`` that would suit the project better
+E009  error      a workflow class whose ``hero_model`` is not an installed model
+I008  info       before the first migrate: another ``KEY_TYPE`` would suit the project better
 ====  =========  ==================================================================================
 
-E005 to I008 read the database: ``manage.py check --database default``, and every ``migrate``. Dispatchers
-find E070 to E075: ``geneva_drive.dispatchers``.
+E005 to I008 read the database: they run with ``manage.py check --database default`` and every ``migrate``. E070
+to E075 are the dispatchers' checks: ``geneva_drive.dispatchers``.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register  # noqa: A004 - Django's name
-from django.db import connections, models, router
+from django.db import connections, router
 
 from geneva_drive.conf import DEFAULTS, Settings, settings
 from geneva_drive.definition.registry import registry
 from geneva_drive.exceptions import DispatcherError, GenevaDriveError
 from geneva_drive.lifecycle import dispatch
 from geneva_drive.models import Workflow, WorkflowRelation, columns
-
-__all__ = ["check_columns", "check_dispatcher", "check_heroes", "check_relations", "check_settings"]
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "HERO_KEY_TYPE": ("auto", *columns.KINDS),
@@ -72,7 +70,7 @@ def check_settings(**_kwargs: Any) -> list[CheckMessage]:
 
 
 def _what_is_wanted(key: str, value: Any, hint: Any) -> str | None:
-    """Say what a value should be, or None if it is."""
+    """Return what a value should be, or None if it is right."""
     if key in CHOICES:
         return None if value in CHOICES[key] else "one of " + ", ".join(map(repr, CHOICES[key]))
     if not _is_a(value, hint):
@@ -116,7 +114,7 @@ def _words(hint: Any) -> str:
 
 @register(Tags.models)
 def check_relations(**_kwargs: Any) -> list[CheckMessage]:
-    """Refuse foreign keys to workflow classes: they are hidden proxies, and migrations know none of them."""
+    """Refuse foreign keys to workflow classes: they are hidden proxies, which migrations do not have."""
     found: list[CheckMessage] = []
     for model in apps.get_models():
         for field in (*model._meta.local_fields, *model._meta.local_many_to_many):
@@ -124,9 +122,9 @@ def check_relations(**_kwargs: Any) -> list[CheckMessage]:
             if isinstance(target, type) and issubclass(target, Workflow) and target is not Workflow:
                 found.append(
                     Error(
-                        f"{model._meta.label}.{field.name} points to {target.__name__}, which has no table of "
-                        "its own and which migrations do not know.",
-                        hint="Point it to 'geneva_drive.Workflow'; its rows are read as instances of their class.",
+                        f"{model._meta.label}.{field.name} points to {target.__name__}, which has no table and "
+                        "does not exist in migrations.",
+                        hint="Point it to 'geneva_drive.Workflow'; rows are loaded as instances of their class.",
                         obj=field,
                         id="geneva_drive.E004",
                     )
@@ -136,7 +134,7 @@ def check_relations(**_kwargs: Any) -> list[CheckMessage]:
 
 @register(Tags.models)
 def check_heroes(**_kwargs: Any) -> list[CheckMessage]:
-    """Refuse names of hero models that name none: they are looked up when a workflow is started."""
+    """Refuse hero models that are not installed, before a start looks them up."""
     found: list[CheckMessage] = []
     for cls in registry.all():
         try:
@@ -148,7 +146,7 @@ def check_heroes(**_kwargs: Any) -> list[CheckMessage]:
 
 @register(Tags.database)
 def check_columns(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[CheckMessage]:
-    """Compare the real columns with the settings and with today's models."""
+    """Compare the real columns with the settings and the current models."""
     found: list[CheckMessage] = []
     for alias in databases or ():
         if router.allow_migrate_model(alias, Workflow):
@@ -166,12 +164,11 @@ def _advice_on_key_type(alias: str) -> Iterator[CheckMessage]:
     count = columns.count_hero_keys(alias)
     if count.decision == "uuid":
         yield Info(
-            f"Most models of this project have UUID keys ({count.uuids}, beside {count.integers} with integers "
+            f"Most models of this project have UUID keys ({count.uuids}, against {count.integers} with integers "
             f"and {count.strings} with text), and the tables of geneva_drive would have big integers.",
             hint=(
                 "Before the first migrate, set GENEVA_DRIVE['KEY_TYPE'] to 'uuid' to follow the project, or to "
-                "'bigint' to say that integers are meant. It cannot be changed later without a migration of "
-                "your own."
+                "'bigint' to confirm integers. Changing it later needs a migration of your own."
             ),
             id="geneva_drive.I008",
         )
@@ -184,7 +181,7 @@ def _key_type(alias: str) -> Iterator[CheckMessage]:
         yield Error(
             f"GENEVA_DRIVE['KEY_TYPE'] is {settings.KEY_TYPE!r}, and the keys of {Workflow._meta.db_table} in the "
             f"database {alias!r} are {kind}.",
-            hint=f"Set it to {kind!r}. It takes effect for new tables alone.",
+            hint=f"Set it to {kind!r}. It only affects new tables.",
             id="geneva_drive.E005",
         )
 
@@ -193,39 +190,34 @@ def _hero_key(alias: str) -> Iterator[CheckMessage]:
     kind = columns.hero_key_kind(alias)
     decision = columns.declared_kind(alias) if settings.HERO_KEY_TYPE in CHOICES["HERO_KEY_TYPE"] else kind
     if kind != decision:
-        origin = (
-            "the models of today" if settings.HERO_KEY_TYPE == "auto" else "GENEVA_DRIVE['HERO_KEY_TYPE']"
-        )
+        origin = "the current models" if settings.HERO_KEY_TYPE == "auto" else "GENEVA_DRIVE['HERO_KEY_TYPE']"
         yield Warning(
             f"The hero key column in the database {alias!r} is {kind}, and {origin} would make it {decision}.",
             hint=(
-                "`manage.py geneva_hero_key` shows why; with --to it converts the column. Or keep it, and say so: "
+                "`manage.py geneva_hero_key` shows why, and with --to converts the column. To keep the column, set "
                 f"GENEVA_DRIVE['HERO_KEY_TYPE'] = {kind!r}."
             ),
             id="geneva_drive.W006",
         )
     if kind == "string":
-        return  # holds them all
+        return  # holds all keys
     for model in apps.get_models():
-        if any(isinstance(field, WorkflowRelation) for field in model._meta.private_fields):
-            yield from _misfit(model, alias, kind)
-
-
-def _misfit(model: type[models.Model], alias: str, kind: str) -> Iterator[CheckMessage]:
-    family = columns.field_family(model._meta.pk, connections[alias])
-    if family != columns.FAMILY_OF_KIND[kind] and router.allow_migrate_model(alias, model):
-        yield Warning(
-            f"{model._meta.label} has workflows, and its keys ({family or 'of another type'}) do not fit the hero "
-            f"key column in the database {alias!r}, which is {kind}.",
-            hint="They will be refused at start. `manage.py geneva_hero_key --to string` makes room for all keys.",
-            obj=model,
-            id="geneva_drive.W007",
-        )
+        if not any(isinstance(field, WorkflowRelation) for field in model._meta.private_fields):
+            continue
+        family = columns.field_family(model._meta.pk, connections[alias])
+        if family != columns.FAMILY_OF_KIND[kind] and router.allow_migrate_model(alias, model):
+            yield Warning(
+                f"{model._meta.label} has workflows, and its keys ({family or 'of another type'}) do not fit the "
+                f"hero key column in the database {alias!r}, which is {kind}.",
+                hint="Starting them fails. `manage.py geneva_hero_key --to string` converts it to hold all keys.",
+                obj=model,
+                id="geneva_drive.W007",
+            )
 
 
 @register()
 def check_dispatcher(app_configs: Sequence[AppConfig] | None = None, **_: Any) -> list[CheckMessage]:
-    """Whether the dispatcher can be used, and what it says about its own configuration."""
+    """Check that the dispatcher can be used, and run its own checks."""
     if app_configs is not None and not any(each.label == "geneva_drive" for each in app_configs):
         return []
     try:

@@ -1,9 +1,8 @@
-"""One clock: the database's.
+"""The clock of the whole library: the database's, since hosts may disagree about the time.
 
-Hosts disagree about the time; the rows must not. ``now()`` is the clock of the database that holds
-the rows, whatever the host's wall clock says: its distance from the host's monotonic clock is
-measured with one small query per process and alias and renewed now and then (a worker renews it with
-each heartbeat, on the heartbeat's own connection). On SQLite the host's clock is the database's.
+The offset between the database's clock and the host's monotonic clock is measured with one small query per
+process and alias, and renewed from time to time (a worker renews it with each heartbeat, on the heartbeat's
+connection). On SQLite it is the host's clock.
 """
 
 from __future__ import annotations
@@ -16,15 +15,13 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-__all__ = ["local", "measure", "now", "stopwatch", "ticks", "utc"]
-
 _RENEW_AFTER = 600.0
-"""Seconds: quartz drifts by far less than a tenth of a second in that time."""
+"""Seconds. A host's clock drifts by far less than a tenth of a second in that time."""
 
 _EPOCH_SECONDS = {
-    # The statement's own time, not the transaction's: clock_timestamp() moves inside a transaction.
+    # clock_timestamp() is the time of the statement, not of the transaction.
     "postgresql": "SELECT EXTRACT(EPOCH FROM clock_timestamp())",
-    # In UTC, so that the session's time zone and its summer time play no part.
+    # In UTC, independent of the session's time zone.
     "mysql": "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) / 1000000",
 }
 
@@ -32,14 +29,14 @@ _measured: dict[str, tuple[float, float]] = {}
 """Alias -> (the database's epoch seconds minus the host's ticks, the ticks at that moment)."""
 
 _travelled = timedelta(0)
-"""What the testing kit adds."""
+"""Added by `geneva_drive.testing.travel`."""
 
 
-# The boot-time clock goes on while a machine is suspended; the monotonic one, on Linux, does not.
+# On Linux the monotonic clock stops while the machine is suspended; the boot-time clock does not.
 if hasattr(time, "CLOCK_BOOTTIME"):
 
     def ticks() -> float:
-        """Return seconds that no change of the wall clock moves."""
+        """Return seconds, independent of the wall clock."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 else:  # pragma: no cover - not on Linux
@@ -61,7 +58,7 @@ def now(using: str | None = None) -> datetime:
 
 
 def stopwatch() -> float:
-    """Return seconds for measuring how long something takes; the testing kit moves them, too."""
+    """Return seconds for measuring durations; `travel` in tests moves them too."""
     return ticks() + _travelled.total_seconds()
 
 
@@ -72,7 +69,7 @@ def measure(connection: BaseDatabaseWrapper) -> tuple[float, float]:
         cursor.execute(_EPOCH_SECONDS[connection.vendor])
         seconds = float(cursor.fetchone()[0])
     after = ticks()
-    # The answer was true about half way through the round trip.
+    # The answer was read about half way through the round trip.
     _measured[connection.alias] = (seconds - (before + after) / 2, after)
     return _measured[connection.alias]
 
@@ -90,13 +87,13 @@ def utc(value: datetime) -> datetime:
 
 
 def local(value: datetime) -> datetime:
-    """Return an aware time the way the project's ``USE_TZ`` wants a field's value."""
+    """Return an aware time as a field's value: aware, or naive without ``USE_TZ``."""
     if django_settings.USE_TZ:
         return value
-    # make_naive keeps ``fold``, so the hour that comes twice in autumn stays two hours.
+    # make_naive sets ``fold``, which tells apart the two hours when summer time ends.
     return timezone.make_naive(value, timezone.get_default_timezone())
 
 
 def elapsed(value: datetime | None, using: str | None = None) -> timedelta:
-    """Return how long ago a field's value was; zero for None."""
+    """Return the time since a field's value; zero for None."""
     return timedelta(0) if value is None else now(using) - utc(value)

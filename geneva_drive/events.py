@@ -1,7 +1,7 @@
-"""Django signals that tell what happens, sent after the transaction that made it so.
+"""Django signals about workflows, sent after the transaction has committed.
 
-Receivers are called robustly: one that raises is logged and breaks nothing. The sender is the
-workflow's class. All carry ``workflow``; see each for the rest.
+An exception in a receiver is logged and has no other effect. The sender is the workflow's class. All have the
+argument ``workflow``; the others are listed at each signal.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ __all__ = [
 
 #: ``workflow``: a row was created and its first step scheduled.
 workflow_started = Signal()
-#: ``workflow``, ``before``, ``after``: states, as text. Also sent by the operators' controls.
+#: ``workflow``, ``before``, ``after``: states, as text. Also sent for operator actions.
 workflow_transitioned = Signal()
-#: ``workflow``, ``execution``, ``verdict``: "proceed", or what kept the step's body from running:
-#: "skipped", "canceled", "deferred", "failed", "waiting".
+#: ``workflow``, ``execution``, ``verdict``: "proceed", or why the step's body does not run: "skipped",
+#: "canceled", "deferred", "failed", "waiting".
 precondition_checked = Signal()
-#: ``workflow``, ``execution``, ``seconds``, ``error``: a body was run; the error is None, the
-#: exception, or the flow control that it ended with.
+#: ``workflow``, ``execution``, ``seconds``, ``error``: a body has run; the error is None, the exception, or the
+#: flow control that ended it.
 step_performed = Signal()
-#: ``workflow``, ``execution``, ``fenced``: an execution ended, or (fenced) its end came too late and
+#: ``workflow``, ``execution``, ``fenced``: an execution ended; fenced, if another process had taken it over and
 #: nothing was written.
 execution_finalized = Signal()
 
 
 class Pending:
-    """Events of one transaction, kept until it is over."""
+    """The events of one transaction, until it has committed."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_events",)
 
     def __init__(self) -> None:
-        self._kept: list[tuple[Signal, dict[str, Any]]] = []
+        self._events: list[tuple[Signal, dict[str, Any]]] = []
 
     def add(self, signal: Signal, workflow: Any, **arguments: Any) -> None:
         if signal.receivers:
-            self._kept.append((signal, {"sender": type(workflow), "workflow": workflow, **arguments}))
+            self._events.append((signal, {"sender": type(workflow), "workflow": workflow, **arguments}))
 
     def send(self) -> None:
-        """Send what was kept, now: for code that stands outside of its own transaction."""
-        kept, self._kept = self._kept, []
-        for signal, arguments in kept:
+        """Send them now: for code outside of the transaction."""
+        events, self._events = self._events, []
+        for signal, arguments in events:
             signal.send_robust(**arguments)
 
     def send_after_commit(self, using: str) -> None:
-        if self._kept:
+        if self._events:
             transaction.on_commit(self.send, using=using, robust=True)
 
     def clear(self) -> None:
-        """Forget them: their transaction was rolled back and is tried again."""
-        self._kept.clear()
+        """Drop them: their transaction was rolled back and is retried."""
+        self._events.clear()
 
     def extend(self, other: Pending) -> None:
-        """Take over what another one kept."""
-        self._kept += other._kept
+        """Take over the events of another one."""
+        self._events += other._events
         other.clear()

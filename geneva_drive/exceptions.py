@@ -1,16 +1,16 @@
-"""Every error that the library raises.
+"""The errors of the library.
 
 ::
 
     GenevaDriveError
     ├── StepConfigurationError      (also ImproperlyConfigured)  a class that cannot work
     ├── InvalidStateError           the row is not in a state that allows this
-    ├── StepNotDefinedError         a row names a step that this code does not declare
-    ├── WorkflowNotDefinedError     a row names a class that this code does not declare
-    ├── AlreadyOngoingError         (also IntegrityError)  the hero has one already
-    ├── WorkflowNotOngoing          a signal for a workflow that is finished, canceled or gone
-    ├── InvalidSignalError          (also ValueError)  a signal's name or key that cannot be one
-    ├── SignalWaitTimeout           recorded on a step that was not signaled in time
+    ├── StepNotDefinedError         a row names an undeclared step
+    ├── WorkflowNotDefinedError     a row names an undeclared class
+    ├── AlreadyOngoingError         (also IntegrityError)  the hero has an ongoing workflow already
+    ├── WorkflowNotOngoing          a signal for a workflow that is finished, canceled or deleted
+    ├── InvalidSignalError          (also ValueError)  a signal's name or key is not valid
+    ├── SignalWaitTimeout           recorded on a step whose signal did not arrive in time
     ├── HeroError
     │   ├── HeroKeyError            a key that the column cannot hold
     │   ├── HeroRequiredError       no hero, on a class that needs one
@@ -50,23 +50,23 @@ __all__ = [
 
 
 class GenevaDriveError(Exception):
-    """The root of every error of this library."""
+    """The base class of all errors of this library."""
 
 
 class StepConfigurationError(GenevaDriveError, ImproperlyConfigured):
-    """A workflow class, a step or a setting of either is wrong. Raised when the class is made."""
+    """A workflow class or a step is declared in a wrong way. Raised when the class is made."""
 
 
 class InvalidStateError(GenevaDriveError):
-    """The workflow or execution is in a state that does not allow what was asked for."""
+    """The state of the workflow or execution does not allow the operation."""
 
 
 class StepNotDefinedError(GenevaDriveError):
-    """A row names a step that the code does not declare, or that it declares as removed."""
+    """A row names a step that is undeclared, or declared as removed."""
 
 
 class WorkflowNotDefinedError(GenevaDriveError):
-    """A row names a workflow class that the code does not declare."""
+    """A row names a workflow class that is undeclared."""
 
 
 class AlreadyOngoingError(GenevaDriveError, IntegrityError):
@@ -75,7 +75,7 @@ class AlreadyOngoingError(GenevaDriveError, IntegrityError):
     Attributes
     ----------
     workflow
-        The existing workflow, or None when it ended before it could be read.
+        The existing workflow, or None if it ended before it could be read.
     """
 
     def __init__(self, message: str, *, workflow: Any | None = None) -> None:
@@ -84,7 +84,7 @@ class AlreadyOngoingError(GenevaDriveError, IntegrityError):
 
 
 class WorkflowNotOngoing(GenevaDriveError):
-    """A signal was sent to a workflow that is finished, canceled or gone. Nothing was written."""
+    """A signal was sent to a workflow that is finished, canceled or deleted. Nothing was written."""
 
 
 class InvalidSignalError(GenevaDriveError, ValueError):
@@ -92,7 +92,7 @@ class InvalidSignalError(GenevaDriveError, ValueError):
 
 
 class SignalWaitTimeout(GenevaDriveError):
-    """A step waited for a signal, and none that it waits for came within its ``timeout``."""
+    """A step waited for a signal, and none arrived within its ``timeout``."""
 
 
 class HeroError(GenevaDriveError):
@@ -100,7 +100,7 @@ class HeroError(GenevaDriveError):
 
 
 class HeroKeyError(HeroError):
-    """The hero's key does not fit the column that holds it. It is refused, never cast or cut."""
+    """The hero's key does not fit the column. It is never cast or cut."""
 
 
 class HeroRequiredError(HeroError):
@@ -108,19 +108,19 @@ class HeroRequiredError(HeroError):
 
 
 class HeroModelGone(HeroError, LookupError):
-    """The model of the hero is not installed any more. A failing look-up, not a missing hero."""
+    """The model of the hero is not installed any more, so nobody knows whether the hero still exists."""
 
 
 class PayloadError(GenevaDriveError, ValueError):
-    """A value cannot be stored. The message names the path inside the value."""
+    """A value cannot be stored. The message has the path inside the value."""
 
 
 class PayloadTooLargeError(PayloadError):
-    """A value is larger, in bytes of its stored JSON, than the settings allow."""
+    """A value has more bytes, as JSON, than the settings allow."""
 
 
 class ProcessDied(GenevaDriveError):
-    """Recorded, never raised: the process died, or gave up, in the middle of a step."""
+    """Recorded, never raised: the process died or was force-stopped while running a step."""
 
 
 class DispatcherError(GenevaDriveError):

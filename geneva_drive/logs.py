@@ -1,8 +1,8 @@
-"""One tree of loggers, ``geneva_drive``, and what every record about a workflow carries.
+"""The fields that every log record about a workflow has. All loggers are below ``geneva_drive``.
 
 The fields are attributes of the record, so that a formatter, Sentry or a JSON handler finds them:
-``workflow_type``, ``workflow_id``, ``hero`` (``app.model key``), ``execution_id``, ``step``. Each is there
-on every such record; None where it is not known or not meant.
+``workflow_type``, ``workflow_id``, ``hero`` (``app.model key``), ``execution_id``, ``step``. A field without
+a value is None.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ if TYPE_CHECKING:
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["FIELDS", "StepLogger", "about"]
-
 FIELDS = ("workflow_type", "workflow_id", "hero", "execution_id", "step")
 
 
 def about(
     workflow: Workflow | None = None, execution: StepExecution | None = None, **known: Any
 ) -> dict[str, Any]:
-    """Return the ``extra`` of a record about a workflow, an execution of it, or both.
+    """Return the ``extra`` of a log record about a workflow, an execution, or both.
 
     Parameters
     ----------
     known
-        Fields of which no row is at hand: ``workflow_id=…``.
+        Fields that are known without a row, such as ``workflow_id``.
     """
     extra: dict[str, Any] = dict.fromkeys(FIELDS)
     if workflow is not None:
@@ -44,9 +42,9 @@ def about(
 
 
 class StepLogger(logging.LoggerAdapter[logging.Logger]):
-    """``self.logger`` in a step: adds the fields, and keeps what the step adds itself."""
+    """``self.logger`` in a step: adds the fields to the step's own ``extra``."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        # The standard library's own replaces an extra that is given with a call, before Python 3.13.
+        # Before Python 3.13 the standard adapter replaces the ``extra`` of a call.
         kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
         return msg, kwargs

@@ -54,15 +54,15 @@ class SignalState(TextChoices):
 
 
 ONGOING = (WorkflowState.READY, WorkflowState.PERFORMING, WorkflowState.PAUSED)
-"""Not finished and not canceled: holds the hero's slot."""
+"""Not finished and not canceled: the workflow holds its hero's slot."""
 
 ENDED = (WorkflowState.FINISHED, WorkflowState.CANCELED)
 
 ACTIVE = (ExecutionState.SCHEDULED, ExecutionState.WAITING, ExecutionState.IN_PROGRESS)
-"""The database holds at most one execution of a workflow in these."""
+"""At most one execution of a workflow is in one of these; a unique constraint ensures it."""
 
 UNCONSUMED = (SignalState.PENDING, SignalState.CLAIMED)
-"""A step that waits for such a signal may still have it."""
+"""A step that waits for such a signal can still receive it."""
 
 _W = WorkflowState
 

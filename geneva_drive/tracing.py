@@ -1,8 +1,7 @@
 """OpenTelemetry: one span per step, in the trace in which the workflow was started.
 
-With the extra ``otel`` and a configured tracer provider, the context of ``start()`` is written on the first
-step execution (its ``metadata``, under ``trace``) and handed on from row to row. Without the package or
-without a provider nothing is written and nothing is done.
+With the extra ``otel`` and a configured tracer provider, the trace context of ``start()`` is stored in the
+``metadata`` of the first execution, under ``trace``, and copied from row to row. Without them nothing is done.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from geneva_drive.models.step_execution import StepExecution
     from geneva_drive.models.workflow import Workflow
 
-__all__ = ["current", "is_on", "step_span"]
-
 Note = Callable[[BaseException | None, str | None], None]
 
 
@@ -35,7 +32,7 @@ def is_on() -> bool:
 
 
 def current() -> dict[str, str] | None:
-    """Return the caller's trace context in the form that travels, or None when there is none."""
+    """Return the caller's trace context in serialized form, or None without one."""
     if not is_on():
         return None
     carrier: dict[str, str] = {}
@@ -45,7 +42,7 @@ def current() -> dict[str, str] | None:
 
 @contextmanager
 def step_span(workflow: Workflow, execution: StepExecution, *, function: str, attempt: int) -> Iterator[Note]:
-    """Surround a step with a span. What is given is to be told how the step ended: its error, its word."""
+    """Surround a step with a span. The block calls the yielded function with the step's error and flow control."""
     if not is_on():
         yield _no_note
         return
@@ -55,7 +52,7 @@ def step_span(workflow: Workflow, execution: StepExecution, *, function: str, at
         context=propagate.extract(carried) if carried else None,
         kind=trace.SpanKind.CONSUMER,
         attributes=_attributes(workflow, execution, function, attempt),
-        # An exception is noted below; flow control is none.
+        # Exceptions are recorded below; flow control is not an error.
         record_exception=False,
         set_status_on_exception=False,
     ) as span:

@@ -1,7 +1,8 @@
-"""Which policy an exception meets.
+"""Decisions: pure functions from how an execution ended to what follows.
 
-The step's single policy, or its list: the specific ones in order, then the first blanket one → the class's
-specific ones, the latest declared first → the class's latest blanket one → none, and the workflow pauses.
+The policy for an exception is the first match of: the step's specific policies in order; its first blanket one;
+the class's specific ones, the latest declared first; the class's latest blanket one. Without a match the workflow
+pauses.
 """
 
 from __future__ import annotations
@@ -22,12 +23,9 @@ from geneva_drive.states import ExecutionState, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The policy that was found, and the limit that holds where it was found.
+    """The policy for an exception, and the cap of its reattempts.
 
-    Attributes
-    ----------
-    cap
-        Of a step's list the smallest limit of all its policies, since they share one count.
+    The policies of a step share one count, so the cap is the smallest of their caps.
     """
 
     policy: Policy
@@ -39,19 +37,18 @@ def find_policy(error: BaseException, of_step: Sequence[Policy], of_class: Seque
 
     Parameters
     ----------
-    of_step
-        In the order that they were written.
-    of_class
-        In the order that they were declared, those of base classes first.
+    of_step, of_class
+        In the order of declaration, those of base classes first.
 
     Raises
     ------
     Exception
-        What a matcher raised, or a dotted name that names no exception class.
+        What a matcher raised, or StepConfigurationError for a dotted name that is not an exception class.
     """
     for policy in _specific_first(of_step):
         if matches(policy, error):
-            return Match(policy, _smallest_cap(of_step))
+            caps = (each.cap for each in of_step if each.may_reattempt and each.cap is not None)
+            return Match(policy, min(caps, default=None))
     for policy in _specific_first(of_class[::-1]):
         if matches(policy, error):
             return Match(policy, policy.cap)
@@ -61,11 +58,6 @@ def find_policy(error: BaseException, of_step: Sequence[Policy], of_class: Seque
 def _specific_first(policies: Sequence[Policy]) -> Iterator[Policy]:
     yield from (policy for policy in policies if not policy.is_blanket)
     yield from (policy for policy in policies if policy.is_blanket)
-
-
-def _smallest_cap(policies: Sequence[Policy]) -> int | None:
-    caps = [policy.cap for policy in policies if policy.may_reattempt and policy.cap is not None]
-    return min(caps, default=None)
 
 
 def matches(policy: Policy, error: BaseException) -> bool:
@@ -80,8 +72,8 @@ def _fits(matcher: Any, error: BaseException) -> bool:
         return bool(matcher.matches(error))
     if isinstance(error, matcher):
         return True
-    # What a TaskGroup raises wraps what its tasks raised. It fits when there is no other failure in it; the
-    # flow control of another task is none.
+    # A TaskGroup raises a group of what its tasks raised. It matches if all failures in it match; flow control
+    # is not a failure.
     if not isinstance(error, BaseExceptionGroup):
         return False
     failures = [each for each in error.exceptions if flow.is_failure(each)]
@@ -103,19 +95,19 @@ def _resolved(name: str) -> type[Exception]:
 
 
 class Then(Enum):
-    """What becomes of the workflow."""
+    """What happens to the workflow."""
 
-    NEXT = "next"  # on to the next runnable step, or finish
+    NEXT = "next"  # the next runnable step, or finish
     SAME = "same"  # another attempt at the same step
     PAUSE = "pause"
     CANCEL = "cancel"
     FINISH = "finish"
-    NOTHING = "nothing"  # it is not ours to move any more
+    NOTHING = "nothing"  # something else has moved it already
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRecord:
-    """An exception in storable form: see ``lifecycle.errors``."""
+    """An exception in storable form: see ``lifecycle.error_text``."""
 
     class_name: str
     message: str
@@ -126,10 +118,9 @@ class ErrorRecord:
 class Decision:
     """How an execution ends, and what follows.
 
-    ``wait`` belongs to what follows (``Then.SAME``): None means the step's own. ``crashes`` and
-    ``reattempts`` (by policy) are what the next attempt carries on its row: how many of each there were in
-    a row; with ``rewind`` it does not carry the cursor of a resumable step. ``error`` and ``notes`` are
-    recorded on the row that ends.
+    With ``Then.SAME``, ``wait`` is the time until the next attempt (None: the step's own), ``crashes`` and
+    ``reattempts`` (by policy) are its consecutive counts, and with ``rewind`` it starts without the cursor.
+    ``error`` and ``notes`` are recorded on the row that ends.
     """
 
     state: ExecutionState
@@ -144,13 +135,13 @@ class Decision:
 
     @property
     def gives_way(self) -> bool:
-        """Whether what follows is left to the dispatcher, so that other work gets its turn."""
+        """Whether the dispatcher gets what follows, so that other work can run first."""
         return self.outcome is Outcome.CONTINUED
 
 
 SUCCESS = Decision(ExecutionState.COMPLETED, Outcome.SUCCESS, Then.NEXT)
 PASSED_OVER = Decision(ExecutionState.SKIPPED, Outcome.SKIPPED, Then.NEXT)
-"""A gravestone, a ``skip_if`` that holds, an operator's skip."""
+"""For a gravestone, a ``skip_if`` that holds, an operator's skip."""
 CANCEL_CONDITION = Decision(
     ExecutionState.CANCELED, Outcome.CANCELED, Then.CANCEL, notes={"reason": "a cancel_if condition holds"}
 )
@@ -158,11 +149,11 @@ HERO_MISSING = Decision(
     ExecutionState.CANCELED, Outcome.CANCELED, Then.CANCEL, notes={"reason": "the hero is missing"}
 )
 CANCELED_MEANWHILE = Decision(ExecutionState.CANCELED, Outcome.CANCELED, Then.NOTHING)
-"""The workflow left ``performing`` while the body ran."""
+"""The workflow was moved out of ``performing`` while the body ran."""
 
 
 def decide_flow(control: flow.FlowControl) -> Decision:
-    """Decide by the flow control that a step ended itself with."""
+    """Decide by the flow control that a step raised."""
     notes = {"reason": control.reason} if control.reason else {}
     match control:
         case flow.Finish():
@@ -186,7 +177,7 @@ def decide_flow(control: flow.FlowControl) -> Decision:
             return Decision(
                 ExecutionState.COMPLETED, Outcome.CONTINUED, Then.SAME, wait=control.wait, notes=notes
             )
-    raise TypeError(f"{control!r} is no flow control of a step.")
+    raise TypeError(f"{control!r} is not flow control of a step.")
 
 
 _ENDS = {
@@ -211,11 +202,11 @@ def decide_error(
     Parameters
     ----------
     match
-        The policy that it met. None: it is recorded, and the workflow pauses at that step.
+        None: the exception is recorded, and the workflow pauses at the step.
     reattempts, crashes
-        How many there were in a row before this attempt.
+        The consecutive ones before this attempt.
     wait
-        Before the reattempt, if there is one.
+        The time before a reattempt.
     """
     if match is None:
         return _end(PolicyAction.PAUSE, error, dict(notes or {}))
@@ -233,7 +224,7 @@ def decide_error(
         Outcome.REATTEMPTED,
         Then.SAME,
         wait=wait,
-        # A step that fails and crashes in turn ends at the limit of either.
+        # Kept, so that a step that fails and crashes in turn reaches one of the limits.
         crashes=crashes,
         reattempts=reattempts + 1,
         rewind=rewind,
@@ -245,7 +236,7 @@ def decide_error(
 def decide_handled(
     control: flow.FlowControl, error: ErrorRecord, match: Match, *, reattempts: int, crashes: int
 ) -> Decision:
-    """Decide by the flow control that a handler of exceptions called: as a policy would, error and all."""
+    """Decide by the flow control that an exception handler raised, and record the error."""
     notes = {"policy": match.policy.name}
     if control.reason:
         notes["reason"] = control.reason
@@ -283,20 +274,18 @@ def decide_crash(
     reattempts: int = 0,
     counts: bool = True,
 ) -> Decision:
-    """Decide by a crash: the process died, or a body raised what ends processes.
+    """Decide by a crash: the process died, or the body raised an exception that ends processes.
 
     Parameters
     ----------
     action
         ``reattempt``, ``pause`` or ``cancel``.
-    crashes
-        Consecutive crashes of this step before this one.
+    crashes, reattempts
+        The consecutive ones before this crash, which changes only the first.
     limit
-        At so many, the workflow pauses whatever the action.
-    reattempts
-        Consecutive reattempts by policy before this one, a count of its own that a crash leaves as it is.
+        At this many crashes the workflow pauses, whatever the action.
     counts
-        Whether this crash is the step's own doing. Not when the body may never have begun.
+        Whether the crash counts against the step. Not if the body may never have started.
     """
     crashes += counts
     then = {"reattempt": Then.SAME, "pause": Then.PAUSE, "cancel": Then.CANCEL}[action]

@@ -1,6 +1,6 @@
-"""What ``pause()``, ``skip()`` and the like raise inside a step.
+"""Flow control: the exceptions that ``pause()``, ``skip()`` and the like raise inside a step.
 
-They derive from BaseException, so that a step's own ``except Exception`` cannot swallow them.
+They derive from BaseException, so that an ``except Exception`` in the step does not catch them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from geneva_drive.definition.validation import checked_duration
 
 
 class FlowControl(BaseException):
-    """A step's decision about its workflow, on the way from the step's body to the executor.
+    """A step's decision about its workflow, raised in the body and caught by the executor.
 
-    Attributes
-    ----------
-    reason
-        What the step said about it, for the record. May be empty.
+    ``reason`` is the step's own text for the records. May be empty.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -27,7 +24,7 @@ class FlowControl(BaseException):
 
     @property
     def word(self) -> str:
-        """What the step called: ``"pause"``, ``"skip"`` and so on."""
+        """The method that the step called: ``"pause"``, ``"skip"`` and so on."""
         return type(self).__name__.lower()
 
 
@@ -40,7 +37,7 @@ class Pause(FlowControl):
 
 
 class Skip(FlowControl):
-    """Leave this step and go on to the next."""
+    """Skip this step and continue with the next."""
 
 
 class Finish(FlowControl):
@@ -48,15 +45,7 @@ class Finish(FlowControl):
 
 
 class Reattempt(FlowControl):
-    """Run this step again in a new execution.
-
-    Attributes
-    ----------
-    wait
-        How long after now, from zero.
-    rewind
-        Whether a resumable step starts from its beginning and not from its cursor.
-    """
+    """Run this step again in a new execution, after ``wait``; with ``rewind`` not from its cursor."""
 
     def __init__(self, wait: timedelta | None = None, rewind: bool = False, reason: str = "") -> None:
         super().__init__(reason)
@@ -65,14 +54,9 @@ class Reattempt(FlowControl):
 
 
 class Suspend(FlowControl):
-    """Stop a resumable step here and go on from its cursor in a new execution.
+    """Stop a resumable step, and continue from its cursor in a new execution after ``wait``.
 
-    Also what a checkpoint raises when the loop has to stop; `reason` then says why.
-
-    Attributes
-    ----------
-    wait
-        How long after now, from zero.
+    A checkpoint raises it too when the loop has to stop; `reason` then says why.
     """
 
     def __init__(self, wait: timedelta | None = None, reason: str = "") -> None:
@@ -89,9 +73,9 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether this is the step's own failure, and not what ends processes (``SystemExit`` and its kind).
+    """Whether an exception is a failure of the step, and not one that ends the process, like ``SystemExit``.
 
-    A group that holds both flow control and a real error is a ``BaseExceptionGroup``, and a failure.
+    An exception group that holds both flow control and an error is a failure.
     """
     leaves = list(_leaves(error))
     return any(isinstance(leaf, Exception) for leaf in leaves) and all(
@@ -100,10 +84,10 @@ def is_failure(error: BaseException) -> bool:
 
 
 def unwrap(error: BaseException) -> FlowControl | None:
-    """Return the flow control in `error`, or None when a real error has to be dealt with.
+    """Return the flow control in `error`, or None if it is or contains an error.
 
-    A TaskGroup wraps what its tasks raise in an exception group. When one task paused the workflow and
-    another one failed, the failure is what must not get lost, so that group counts as an error.
+    A TaskGroup wraps the exceptions of its tasks in a group. If one task paused the workflow and another one
+    failed, the failure must not get lost, so the group is an error.
     """
     found: FlowControl | None = None
     for leaf in _leaves(error):

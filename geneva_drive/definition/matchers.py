@@ -1,6 +1,6 @@
-"""Which signals a step waits for: ``wait_for``.
+"""Matchers: which signals a step waits for, and which names and keys a signal may have.
 
-Matchers run under the lock of the workflow's row and must only read.
+Matchers run while the workflow's row is locked, and must only read.
 """
 
 from __future__ import annotations
@@ -17,22 +17,20 @@ from geneva_drive.definition.validation import problem_with_signature
 from geneva_drive.exceptions import InvalidSignalError, StepConfigurationError
 
 LONGEST_SIGNAL_NAME: Final = 150
-"""Characters. What the column holds."""
-
 LONGEST_IDEMPOTENCY_KEY: Final = 255
-"""Characters. What the column holds."""
+"""Characters: the widths of the columns."""
 
 
 class Matcher(Protocol):
-    """Anything that says which signals a step waits for."""
+    """An object that selects the signals that a step waits for."""
 
     def matches(self, signal: Any, /) -> object:
-        """Return whether the step may have ``signal``: its ``name``, ``payload`` and ``workflow``."""
+        """Return whether the step waits for ``signal``, by its ``name``, ``payload`` and ``workflow``."""
 
 
 @dataclass(frozen=True)
 class SignalMatcher:
-    """Signals of one name, and with a ``condition`` only those for which it holds.
+    """Match signals of one name, with a ``condition`` only those for which it holds.
 
     ::
 
@@ -42,15 +40,15 @@ class SignalMatcher:
     Parameters
     ----------
     name
-        Of the signal, exactly: upper and lower case differ.
+        The signal's name, case-sensitive.
     condition
-        A callable of the workflow and the payload. It is called under the lock of the workflow's row, so it
-        must only read. What it raises, the sender of the signal gets.
+        A callable of the workflow and the payload. It is called while the workflow's row is locked, and must
+        only read. Its exceptions are raised in ``signal()``.
 
     Raises
     ------
     StepConfigurationError
-        The name cannot be a signal's, or the condition cannot be called so.
+        The name or the condition is not valid.
     """
 
     name: str
@@ -85,7 +83,7 @@ class SignalMatcher:
 
 def _truth(answer: object, matcher: object) -> bool:
     if inspect.isawaitable(answer):
-        # A coroutine is always true, so this matcher would take anything.
+        # A coroutine is always true, so this matcher would match any signal.
         if inspect.iscoroutine(answer):
             answer.close()
         raise TypeError(f"The matcher {matcher!r} gave an awaitable, not an answer.")
@@ -93,19 +91,19 @@ def _truth(answer: object, matcher: object) -> bool:
 
 
 def signal_matches(matcher: Matcher, signal: Any) -> bool:
-    """Ask any matcher. Whatever it raises passes through."""
+    """Return whether a matcher matches. Raises what the matcher raises."""
     return _truth(matcher.matches(signal), matcher)
 
 
 def name_to_look_for(matcher: Matcher) -> str | None:
-    """Return the one name that a signal must have, so that others need not be read; None if any might do."""
+    """Return the only name that the matcher accepts, so that other signals need not be read, or None."""
     if isinstance(matcher, SignalMatcher) and type(matcher).matches is SignalMatcher.matches:
         return matcher.name
     return None
 
 
 def describe(matcher: Matcher) -> str:
-    """Say what is waited for, in a word or a few: the matcher's ``__str__`` if it has its own, else its class."""
+    """Return a short text: the matcher's ``__str__`` if it has its own, else its ``name`` or its class."""
     if type(matcher).__str__ is not object.__str__:
         return str(matcher)
     name = getattr(matcher, "name", None)
@@ -113,13 +111,7 @@ def describe(matcher: Matcher) -> str:
 
 
 def checked_signal_name(value: Any, what: str = "name") -> str:
-    """Return `value` if it can be a signal's name.
-
-    Raises
-    ------
-    InvalidSignalError
-        It cannot.
-    """
+    """Return `value` if it can be a signal's name. Raises InvalidSignalError."""
     if not isinstance(value, str):
         raise InvalidSignalError(f"the {what} {value!r} is not a text. Give one, such as 'payment_received'.")
     if not value.strip():
@@ -132,7 +124,7 @@ def checked_signal_name(value: Any, what: str = "name") -> str:
 
 
 def check_storable(value: str, what: str) -> str:
-    """Return `value` unless a database cannot hold it."""
+    """Return `value` if every database can store it. Raises InvalidSignalError."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -143,13 +135,7 @@ def check_storable(value: str, what: str) -> str:
 
 
 def checked_matcher(value: Any, option: str = "wait_for") -> Matcher:
-    """Return the matcher that `value` stands for: a signal's name, or an object with ``matches(signal)``.
-
-    Raises
-    ------
-    ValueError
-        It is neither. The message names the right argument for a duration.
-    """
+    """Return the matcher for a signal's name or an object with ``matches(signal)``. Raises ValueError."""
     if isinstance(value, str):
         try:
             return SignalMatcher(checked_signal_name(value))

@@ -1,7 +1,6 @@
-"""Which workflow class a stored type stands for.
+"""The registry: which workflow class a row's type names.
 
-Only classes that were made by the workflows' metaclass are in it, so a row whose type names anything else
-in Python resolves to nothing.
+It has only classes made by the workflows' metaclass, so the type of a row cannot name any other object.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from geneva_drive.exceptions import StepConfigurationError
 
 
 class Registry:
-    """The workflow classes by the types that rows have, present and former."""
+    """The workflow classes by their present and former types."""
 
     def __init__(self) -> None:
-        # Imports may run in several threads. Readers need no lock: a dict look-up is atomic.
+        # Imports may run in several threads. A dict look-up is atomic and needs no lock.
         self._lock = threading.RLock()
         self._classes: dict[str, type[Any]] = {}
         self._former: dict[str, str] = {}
 
     def get(self, type_label: str | None) -> type[Any] | None:
-        """Return the class that is or was called ``app_label.ClassName``, or None."""
+        """Return the class whose present or former type this is, or None."""
         if type_label is None:
             return None
         found = self._classes.get(type_label)
@@ -34,7 +33,7 @@ class Registry:
             return tuple(self._classes[label] for label in sorted(self._classes))
 
     def labels_for(self, cls: type[Any]) -> tuple[str, ...]:
-        """Return every type that rows of this class and its subclasses may have, former ones included."""
+        """Return every present and former type of this class and its subclasses."""
         labels: set[str] = set()
         for each in {cls, *(known for known in self.all() if issubclass(known, cls))}:
             definition = each._geneva
@@ -44,15 +43,14 @@ class Registry:
         return tuple(sorted(labels))
 
     def check(self, label: str, former_types: tuple[str, ...], *, module: str, path: str) -> None:
-        """Refuse a class whose types would stand for another class too.
+        """Refuse a class if one of its types belongs to another class.
 
-        A class of the same label from the same module is no other class: it is about to be replaced, as
-        after a reload.
+        A class of the same label from the same module is not another one: it will be replaced, as in a reload.
 
         Raises
         ------
         StepConfigurationError
-            Naming both classes.
+            With the names of both classes.
         """
         with self._lock:
             others = {
@@ -79,7 +77,7 @@ class Registry:
                 )
 
     def register(self, cls: type[Any]) -> None:
-        """Make a class known by its label and its former types, in place of its predecessor."""
+        """Add a class under its label and its former types. It replaces an earlier one of that label."""
         definition = cls._geneva
         with self._lock:
             self.discard(definition.label)
@@ -87,7 +85,7 @@ class Registry:
             self._former.update(dict.fromkeys(definition.former_types, definition.label))
 
     def discard(self, label: str) -> None:
-        """Forget the class of this label, if there is one."""
+        """Remove the class of this label, if there is one."""
         with self._lock:
             self._classes.pop(label, None)
             for old in [old for old, known in self._former.items() if known == label]:

@@ -11,7 +11,6 @@ from django.core.management.base import OutputWrapper
 
 from geneva_drive import clock
 from geneva_drive.events import step_performed
-from geneva_drive.models.hero import hero_label
 from geneva_drive.models.records import OperatorAction, Signal
 from geneva_drive.reports.explain import explain
 from geneva_drive.reports.history import Chain, Timeline, TimelineStep, chains, duration_of
@@ -58,7 +57,7 @@ def show_table(
 def show_timeline(stream: OutputWrapper, timeline: Timeline, signals: list[Signal], *, errors: bool) -> None:
     """Write a timeline; with ``errors``, whole messages and tracebacks."""
     workflow, now = timeline.workflow, clock.now(timeline.workflow._state.db)
-    hero = hero_label(workflow)
+    hero = workflow.hero_label
     stream.write(f"{workflow.type} {workflow.pk}" + (f" for {hero}" if hero else ""))
     stream.write(f"{workflow.state}, started {relative(workflow.created_at, now)}.")
     stream.write(explain(workflow))

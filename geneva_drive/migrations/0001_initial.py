@@ -1,4 +1,4 @@
-"""The tables. Types of keys follow the settings, so the fields that depend on them are made by functions."""
+"""The tables. The settings decide the types of keys, so functions create the fields that depend on them."""
 
 import uuid
 
@@ -69,7 +69,7 @@ class Migration(migrations.Migration):
                 (
                     "current_step_name",
                     geneva_drive.models.fields.IdentifierField(
-                        blank=True, help_text="Set while it performs.", max_length=150, null=True
+                        blank=True, help_text="Set while a step is running.", max_length=150, null=True
                     ),
                 ),
                 (
@@ -82,7 +82,7 @@ class Migration(migrations.Migration):
                 (
                     "metadata",
                     geneva_drive.models.fields.JSONColumn(
-                        blank=True, help_text="The project's own.", null=True
+                        blank=True, help_text="For the project's own use.", null=True
                     ),
                 ),
                 ("created_at", geneva_drive.models.fields.UTCDateTimeField()),
@@ -147,7 +147,7 @@ class Migration(migrations.Migration):
                 (
                     "claimed_at",
                     geneva_drive.models.fields.UTCDateTimeField(
-                        blank=True, help_text="When a step last got it.", null=True
+                        blank=True, help_text="When a step last received it.", null=True
                     ),
                 ),
                 ("consumed_at", geneva_drive.models.fields.UTCDateTimeField(blank=True, null=True)),
@@ -343,7 +343,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="stepexecution",
-            index=models.Index(fields=["state", "process", "started_at"], name="geneva_execution_in_hand"),
+            index=models.Index(fields=["state", "process", "started_at"], name="geneva_execution_running"),
         ),
         migrations.AddConstraint(
             model_name="stepexecution",

@@ -1,4 +1,4 @@
-"""The attributes of a workflow class that are neither steps nor conditions, checked before it is made."""
+"""Checks of the other attributes of a workflow class: hero model, job options, former types, hooks, fields."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ HOOKS = ("before_step", "after_step", "around_step")
 
 
 def check_attributes(blueprint: Blueprint, base: Any) -> None:
-    """Refuse fields, foreign managers, and values that would hide a column of `base`.
+    """Refuse fields, other managers, and values that would hide a column of `base`.
 
     Raises
     ------
     StepConfigurationError
-        Naming the attribute and, if it is inherited, the mixin that has it.
+        With the name of the attribute and, if it is inherited, of the mixin.
     """
     mixins = [
         each for each in blueprint.ancestors if each not in base.__mro__ and not isinstance(each, type(base))
@@ -64,7 +64,7 @@ def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Map
     for name, value in items:
         if isinstance(value, models.Field):
             raise place.error(
-                f"the field {name!r}{origin} has no column, for workflow classes share one table. Keep its "
+                f"the field {name!r}{origin} has no column, since workflow classes share one table. Store its "
                 "value on the hero or in metadata."
             )
         if isinstance(value, BaseManager) and not isinstance(value, type(base._meta.default_manager)):
@@ -81,7 +81,7 @@ def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Map
 
 
 def hero_model(blueprint: Blueprint) -> Any:
-    """Return the class's hero_model, which may name a model that is not loaded yet, or None for any."""
+    """Return ``hero_model``: a model, the name of one that may not be loaded yet, or None for any."""
     value = blueprint.find("hero_model")
     if value is MISSING or value is None:
         return None
@@ -108,7 +108,7 @@ def may_proceed_without_hero(blueprint: Blueprint) -> bool:
 
 
 def former_types(blueprint: Blueprint, label: str) -> tuple[str, ...]:
-    """Return the types that the rows of the class had before. A subclass does not inherit them."""
+    """Return ``former_types`` of this class body. A subclass does not inherit them."""
     value = blueprint.body.get("former_types", ())
     if not isinstance(value, list | tuple):
         raise blueprint.place.error(
@@ -130,7 +130,7 @@ def former_types(blueprint: Blueprint, label: str) -> tuple[str, ...]:
 
 
 def own_job_options(blueprint: Blueprint) -> dict[str, Any] | None:
-    """Return the job options that this class body or a plain mixin gives, or None for those of its bases.
+    """Return the job options of the class body or the nearest ancestor that gives any, or None.
 
     They replace inherited ones as a whole, as any attribute does.
     """
@@ -146,7 +146,7 @@ def own_job_options(blueprint: Blueprint) -> dict[str, Any] | None:
 
 
 def overridden_hooks(blueprint: Blueprint, base: Any) -> frozenset[str]:
-    """Return which of the hooks are not those of `base`, after a look at how they can be called."""
+    """Return the names of the hooks that are not those of `base`. Raises StepConfigurationError."""
     hooks = set()
     for hook in HOOKS:
         function = blueprint.find(hook)

@@ -1,4 +1,4 @@
-"""What the columns of a database really look like, read from its own catalogue."""
+"""The real types of columns, read from the database's catalogue, and what the hero key column is or would be."""
 
 from __future__ import annotations
 
@@ -15,35 +15,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from geneva_drive.conf import settings
 
-__all__ = [
-    "column_types",
-    "family",
-    "is_mariadb",
-    "FAMILY_OF_KIND",
-    "HERO_KEY_COLUMN",
-    "HeroColumn",
-    "HeroKeyCount",
-    "KINDS",
-    "ModelKey",
-    "STRING_LENGTH",
-    "WORKFLOW_TABLE",
-    "count_hero_keys",
-    "decide_hero_key",
-    "declared_kind",
-    "field_family",
-    "hero_column",
-    "hero_key_kind",
-    "json_storage",
-    "key_kind",
-    "real_hero_column",
-    "reset",
-]
-
-
 _INTEGERS = re.compile(r"^(tiny|small|medium|big)?(int|integer|serial)\d*\b|^int\d+$")
 _STRINGS = re.compile(r"^(character varying|character|n?(var)?char|bpchar|(tiny|medium|long)?text|citext)\b")
 
-# One statement a database, whatever the number of tables: a migration asks for all models at once.
+# One query for any number of tables: a migration needs all models at once.
 _POSTGRESQL = """
     SELECT c.relname, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod)
     FROM pg_catalog.pg_attribute a
@@ -67,13 +42,9 @@ _BATCH = 500  # parameters in one statement; older SQLite allows 999
 
 
 def column_types(connection: BaseDatabaseWrapper, tables: Iterable[str]) -> dict[tuple[str, str], str]:
-    """Give the real type of every column of those tables that exist.
+    """Return ``{(table, column): type}`` for every column of the tables that exist.
 
-    Returns
-    -------
-    dict
-        ``{(table, column): type}``, the type in lower case as the database spells it. Tables that
-        do not exist, and databases that are none of the four, are left out.
+    The type is in lower case, as the database spells it. A database of another vendor gives nothing.
     """
     statement = _STATEMENTS.get(connection.vendor)
     names = list(dict.fromkeys(tables))
@@ -84,30 +55,27 @@ def column_types(connection: BaseDatabaseWrapper, tables: Iterable[str]) -> dict
     for start in range(0, len(names), _BATCH):
         batch = names[start : start + _BATCH]
         sql = statement.format(tables=", ".join(["%s"] * len(batch)))
-        # Not connection.cursor(): the first use of a column must not add a query to the ones
-        # that a project's assertNumQueries counts.
+        # Not connection.cursor(): a project's assertNumQueries must not count this query.
         with connection.make_cursor(connection.create_cursor()) as cursor:
             cursor.execute(sql, batch)
             for table, column, sql_type in cursor.fetchall():
-                # MySQL's catalogue gives the type as a blob.
+                # MySQL returns the type as bytes.
                 text = sql_type.decode() if isinstance(sql_type, bytes) else sql_type
                 found[table, column] = text.lower()
     return found
 
 
 def is_mariadb(connection: BaseDatabaseWrapper) -> bool:
-    """Say whether a connection of Django's MySQL backend is to MariaDB."""
+    """Whether a connection of Django's MySQL backend is to MariaDB."""
     return bool(getattr(connection, "mysql_is_mariadb", False))
 
 
 def family(sql_type: str | None) -> str | None:
-    """Sort a column type into "integer", "uuid", "string" or None, by its name alone.
+    """Return "integer", "uuid", "string" or None for a column type, by its name.
 
-    ``char(32)`` and ``char(36)`` count as strings here: whether they hold UUIDs, the field knows.
+    ``char(32)`` and ``char(36)`` are strings here: only the field knows whether they hold UUIDs.
     """
-    if not sql_type:
-        return None
-    sql_type = sql_type.lower()
+    sql_type = (sql_type or "").lower()
     if sql_type == "uuid":
         return "uuid"
     if _INTEGERS.match(sql_type):
@@ -122,8 +90,8 @@ KINDS = ("bigint", "uuid", "string")
 STRING_LENGTH = 255
 """Characters of a hero key in a string column.
 
-As wide as a unique ``CharField`` may be on MySQL and MariaDB. In four bytes a character it makes 1020
-bytes of an index key, and 1672 with the type and the content type before it, of 3072 allowed.
+The width limit of a unique ``CharField`` on MySQL and MariaDB. At four bytes a character that is 1020 bytes of
+an index key, and 1672 with the type and the content type in front, of 3072 allowed.
 """
 
 FAMILY_OF_KIND = {"bigint": "integer", "uuid": "uuid", "string": "string"}
@@ -136,37 +104,33 @@ _real: dict[tuple[str, str, str], dict[str, str]] = {}
 
 
 def reset(alias: str | None = None) -> None:
-    """Forget what the columns of one database, or of all, look like. Needed after an ALTER TABLE."""
+    """Drop the cache of column types of one database, or of all. Needed after an ALTER TABLE."""
     for key in list(_real):
         if alias is None or key[0] == alias:
             _real.pop(key, None)
 
 
 def _real_type(connection: BaseDatabaseWrapper, table: str, column: str) -> str | None:
-    # The name of the database is part of the key: under the test runner an alias changes its own.
+    # The database's name is part of the key, because the test runner changes the name behind an alias.
     key = (connection.alias, str(connection.settings_dict["NAME"]), table)
     if column not in _real.get(key, ()):
         found = column_types(connection, [table])
         if not found:
-            return None  # not remembered: the table may be made any moment
-        # All of its columns, since the next one that is asked for is most likely among them.
+            return None  # not cached: the table may be created at any time
         _real[key] = {name: sql_type for (_, name), sql_type in found.items()}
     return _real[key].get(column)
 
 
-# Hero key ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class HeroColumn:
-    """A column of hero keys: its kind ("bigint", "uuid", "string") and its type, if it exists."""
+    """A hero key column: its kind ("bigint", "uuid", "string"), and its type if it exists."""
 
     kind: str
     sql_type: str | None = None
 
     @property
     def length(self) -> int | None:
-        """Characters that a string column holds. None: no limit."""
+        """The most characters of a string column. None: no limit."""
         if self.sql_type is None:
             return STRING_LENGTH
         width = re.search(r"\((\d+)\)", self.sql_type)
@@ -174,18 +138,10 @@ class HeroColumn:
 
 
 def decide_hero_key(*, uuids: int, strings: int, integers: int) -> str:
-    """Decide the kind of the hero key column from how many models have which kind of key.
+    """Decide the kind of the hero key column from the numbers of models with each kind of key.
 
-    Parameters
-    ----------
-    uuids, strings, integers
-        Numbers of models.
-
-    Returns
-    -------
-    str
-        "uuid" if UUIDs outnumber all others together; "string" if UUIDs and strings together
-        outnumber integers; else "bigint", in a tie too.
+    Returns "uuid" if UUIDs outnumber all others together; "string" if UUIDs and strings together outnumber
+    integers; else "bigint".
     """
     if uuids > strings + integers:
         return "uuid"
@@ -198,8 +154,8 @@ def decide_hero_key(*, uuids: int, strings: int, integers: int) -> str:
 class ModelKey:
     """The key of one installed model.
 
-    ``family`` is "uuid", "string", "integer", or None for a key that no column of ours can hold.
-    ``source`` says where the type comes from: the "column" that exists, or the "field" declared.
+    ``family`` is "uuid", "string", "integer", or None for a key that no hero key column can hold.
+    ``source`` says where the type comes from: the existing "column", or the declared "field".
     """
 
     label: str
@@ -210,7 +166,7 @@ class ModelKey:
 
 @dataclass(frozen=True)
 class HeroKeyCount:
-    """How many installed models have which kind of key, and what follows."""
+    """How many installed models have each kind of key, and the resulting decision."""
 
     uuids: int = 0
     strings: int = 0
@@ -231,7 +187,7 @@ def _countable_models(using: str) -> Iterator[type[models.Model]]:
         meta = model._meta
         if meta.proxy or not meta.managed or meta.swapped or meta.app_label == "geneva_drive":
             continue
-        # Sessions, permissions and the like are nobody's hero, and django_session has a varchar key.
+        # Sessions, permissions and the like are never heroes, and django_session has a varchar key.
         config = apps.get_app_config(meta.app_label)
         if config.name.startswith("django.") and model is not user_model:
             continue
@@ -240,10 +196,10 @@ def _countable_models(using: str) -> Iterator[type[models.Model]]:
 
 
 def field_family(field: models.Field[Any, Any], connection: BaseDatabaseWrapper) -> str | None:
-    """Sort a field by the values that it holds: "integer", "uuid", "string", or None for others."""
-    while getattr(field, "remote_field", None):  # a foreign key has the type of what it points to
+    """Return "integer", "uuid", "string" or None for the values that a field holds."""
+    while getattr(field, "remote_field", None):  # a foreign key has the type of its target
         field = field.target_field  # type: ignore[attr-defined]
-    # Where the database has no uuid type, only the field knows that those characters are a UUID.
+    # In a database without a uuid type the column type does not say that it holds UUIDs.
     if isinstance(field, models.UUIDField):
         return "uuid"
     return family(field.db_type(connection))
@@ -257,17 +213,17 @@ def _model_key(model: type[models.Model], using: str, real: dict[tuple[str, str]
     if sql_type is None:
         return ModelKey(model._meta.label, declared, key.db_type(connection) or "", "field")
     found = family(sql_type)
-    # char(32), char(36), varchar(36), binary(16): what a UUIDField finds there, it reads as UUIDs.
+    # A UUIDField reads char(32), char(36), varchar(36) and binary(16) as UUIDs.
     if declared == "uuid" and found != "integer":
         found = "uuid"
     return ModelKey(model._meta.label, found, sql_type, "column")
 
 
 def count_hero_keys(using: str) -> HeroKeyCount:
-    """Count the kinds of keys over the installed models that live in that database.
+    """Count the kinds of keys of the installed models in that database.
 
-    The real column counts where the table exists, else what the field declares: on a fresh
-    database the first migration of this package may run before the project's own tables are made.
+    The real column counts where the table exists, else the declared field: the first migration of this package
+    may run before the project's tables are created.
     """
     installed = list(_countable_models(using))
     real = column_types(connections[using], [m._meta.db_table for m in installed])
@@ -277,7 +233,7 @@ def count_hero_keys(using: str) -> HeroKeyCount:
 
 
 def declared_kind(using: str) -> str:
-    """Say what a hero key column made now would be: the setting, or the count."""
+    """Return the kind that a hero key column would get now, by the setting or the count."""
     kind = settings.HERO_KEY_TYPE
     if kind == "auto":
         return count_hero_keys(using).decision
@@ -291,7 +247,7 @@ def declared_kind(using: str) -> str:
 def real_hero_column(
     connection: BaseDatabaseWrapper, table: str = WORKFLOW_TABLE, column: str = HERO_KEY_COLUMN
 ) -> HeroColumn | None:
-    """Give the hero key column as it is in the database, or None where the table is not made yet."""
+    """Return the hero key column as it is in the database, or None before the table is created."""
     sql_type = _real_type(connection, table, column)
     if sql_type is None:
         return None
@@ -306,9 +262,9 @@ def real_hero_column(
 def hero_column(
     connection: BaseDatabaseWrapper, table: str = WORKFLOW_TABLE, column: str = HERO_KEY_COLUMN
 ) -> HeroColumn:
-    """Give the hero key column: the one that exists, else the one that would be made now.
+    """Return the hero key column that exists, else the one that would be created now.
 
-    A table that is not there may be the copy that SQLite makes to alter one, hence the second look.
+    A missing table may be SQLite's temporary copy in an ALTER TABLE: then the workflow table decides.
     """
     return (
         real_hero_column(connection, table, column)
@@ -318,29 +274,22 @@ def hero_column(
 
 
 def hero_key_kind(using: str) -> str:
-    """Say which kind of hero key that database has: "bigint", "uuid" or "string"."""
+    """Return "bigint", "uuid" or "string" for the hero key column of that database."""
     return hero_column(connections[using]).kind
 
 
 def key_kind(connection: BaseDatabaseWrapper, table: str, column: str) -> str | None:
-    """Say whether the primary key of one of our tables is "bigint" or "uuid"; None before it is made."""
+    """Return "bigint" or "uuid" for the primary key of one of this package's tables, None before it exists."""
     sql_type = _real_type(connection, table, column)
     if sql_type is None:
         return None
     return "bigint" if family(sql_type) == "integer" else "uuid"
 
 
-# JSON -------------------------------------------------------------------------------------------
-
-
 def json_storage(connection: BaseDatabaseWrapper, table: str, column: str) -> str:
-    """Say how a JSON column is stored.
+    """Return "jsonb", "json" or "text" for a JSON column; before it exists, what Django would create.
 
-    Returns
-    -------
-    str
-        "jsonb"; "json", which PostgreSQL's driver hands out parsed and MySQL's as text; or "text".
-        Where the table is not made yet, what Django would make.
+    PostgreSQL's driver returns "json" parsed, MySQL's returns it as text.
     """
     sql_type = _real_type(connection, table, column)
     if sql_type is None:

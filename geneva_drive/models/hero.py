@@ -1,4 +1,4 @@
-"""``workflow.hero``."""
+"""The hero of a workflow: its generic foreign key, its checks, and the relation from the hero's model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _HeroAccess:
-    """Mixin of the descriptor: what happens when ``workflow.hero`` is read, written and prefetched."""
+    """Mixin of the descriptor: reads, writes and prefetches ``workflow.hero``."""
 
     @property
     def _key(self) -> GenericForeignKey:
@@ -35,7 +35,7 @@ class _HeroAccess:
         if instance is None:
             return self
         content_type_id = getattr(instance, f"{self._key.ct_field}_id")
-        # What was prefetched for a model that is gone is None, too.
+        # A prefetch for a model that is gone also gives None.
         if content_type_id is not None and self._key.get_cached_value(instance, default=None) is None:
             self._require_model(instance, content_type_id)
         return super().__get__(instance, cls)  # type: ignore[misc]
@@ -61,7 +61,7 @@ class _HeroAccess:
         def key_of(instance: Any) -> tuple[Any, Any] | None:
             model = model_of(instance)
             value = getattr(instance, key.fk_field)
-            # Django compares texts, and a UUID in a text column may be written without its dashes.
+            # Django compares text, and a UUID in a text column may have no dashes.
             return None if model is None or value is None else (model._meta.pk.to_python(value), model)
 
         known = [instance for instance in instances if model_of(instance) is not None]
@@ -88,16 +88,10 @@ else:  # the field is its own descriptor
 
 
 class HeroForeignKey(_Base):
-    """A generic foreign key that tells a model that is gone from a row that is gone.
+    """A generic foreign key that distinguishes a missing row from a missing model.
 
-    A missing row is ``None``. A missing model raises ``HeroModelGone``: nobody can know whether the
-    row is still there.
+    A missing row is ``None``. A missing model raises ``HeroModelGone``, since the row may still exist.
     """
-
-
-def hero_content_type(hero: models.Model, using: str) -> ContentType:
-    """Return the content type that a hero is stored under: that of its concrete model."""
-    return ContentType.objects.db_manager(using).get_for_model(hero, for_concrete_model=True)
 
 
 def hero_filter(name: str, hero: models.Model | models.QuerySet[Any] | None, using: str) -> Q:
@@ -105,28 +99,20 @@ def hero_filter(name: str, hero: models.Model | models.QuerySet[Any] | None, usi
     if hero is None:
         return Q(**{f"{name}_type__isnull": True})
     if isinstance(hero, models.QuerySet):
-        model = hero.model
-        keys: Any = hero.values("pk")
-        if hero.query.is_sliced:
-            # MySQL and MariaDB have no LIMIT inside IN (…).
-            keys = list(hero.values_list("pk", flat=True))
-        content_type = ContentType.objects.db_manager(using).get_for_model(model, for_concrete_model=True)
-        return Q(**{f"{name}_type": content_type, f"{name}_id__in": keys})
-    if not isinstance(hero, models.Model):
+        model: Any = hero.model
+        # MySQL and MariaDB have no LIMIT inside IN (…).
+        sliced = hero.query.is_sliced
+        key = {f"{name}_id__in": list(hero.values_list("pk", flat=True)) if sliced else hero.values("pk")}
+    elif isinstance(hero, models.Model):
+        model, key = hero, {f"{name}_id": hero.pk}
+    else:
         raise TypeError(f"hero must be a model instance, a queryset or None, not {hero!r}.")
-    return Q(**{f"{name}_type": hero_content_type(hero, using), f"{name}_id": hero.pk})
-
-
-def hero_label(workflow: Any) -> str:
-    """Return ``app.Model key`` without a query, or "" for a workflow without a hero."""
-    if workflow.hero_type_id is None:
-        return ""
-    content_type = ContentType.objects.db_manager(workflow._state.db).get_for_id(workflow.hero_type_id)
-    return f"{content_type.app_label}.{content_type.model} {workflow.hero_id}"
+    content_type = ContentType.objects.db_manager(using).get_for_model(model, for_concrete_model=True)
+    return Q(**{f"{name}_type": content_type}, **key)
 
 
 def check_hero(workflow: Any, using: str) -> None:
-    """Refuse, before anything is written, a hero that this workflow cannot have."""
+    """Refuse a hero that this workflow cannot have on ``using``, before anything is written."""
     cls = type(workflow)
     label = cls._geneva.label
     hero = workflow.hero_given
@@ -139,8 +125,8 @@ def check_hero(workflow: Any, using: str) -> None:
         return
     if hero.pk is None or hero._state.adding:
         raise HeroKeyError(
-            f"{label}: the hero {hero!r} is not saved yet, so there is no row that the workflow could find "
-            "later. Save it first."
+            f"{label}: the hero {hero!r} is not saved yet, so the workflow could not find it later. Save it "
+            "first."
         )
     if hero._state.db not in (None, using):
         raise HeroKeyError(
@@ -158,13 +144,8 @@ def check_hero(workflow: Any, using: str) -> None:
 class WorkflowRelation(GenericRelation):
     """The workflows of a model's instances: ``workflows = WorkflowRelation()``.
 
-    A ``GenericRelation`` that deletes nothing: when a hero is deleted, the history of its workflows
-    stays, and an ongoing one finds at its next step that the hero is missing.
-
-    Parameters
-    ----------
-    **kwargs
-        As those of ``GenericRelation``, such as ``related_query_name``.
+    A ``GenericRelation`` that deletes nothing: when a hero is deleted, its workflows stay, and an ongoing one
+    finds at its next step that the hero is missing. It takes the options of ``GenericRelation``.
     """
 
     def __init__(self, to: Any = "geneva_drive.Workflow", **kwargs: Any) -> None:
@@ -173,12 +154,12 @@ class WorkflowRelation(GenericRelation):
         super().__init__(to, **kwargs)
 
     def bulk_related_objects(self, _objs: Sequence[Model], using: str = "default") -> QuerySet[Any]:
-        """Give a deletion nothing to cascade to."""
+        """Return nothing, so that a deletion does not cascade."""
         return self.remote_field.model._base_manager.db_manager(using).none()
 
-    # A join compares two columns as they are, or casts hero_id to the type of the hero's key, which
-    # fails on the first row of another kind. So there are no columns to join by: the whole condition is
-    # the "extra restriction", where the comparison is the field's own, with its casts.
+    # A join would compare the columns without a cast, or cast hero_id to the type of the hero's key, which
+    # fails on a row of another kind. So there are no joining fields: the whole condition is the "extra
+    # restriction", which uses the field's own look-up with its casts.
 
     def get_joining_fields(self, reverse_join: bool = False) -> tuple[()]:  # noqa: ARG002
         return ()
@@ -188,7 +169,7 @@ class WorkflowRelation(GenericRelation):
 
     def get_extra_restriction(self, alias: str | None, remote_alias: str) -> WhereNode:
         condition = super().get_extra_restriction(alias, remote_alias)
-        if alias is not None:  # None inside the subquery of an exclude(), which compares by itself
+        if alias is not None:  # None in the subquery of an exclude(), which compares itself
             hero_id, key = self.related_fields[0]
             exact = hero_id.get_lookup("exact")
             assert exact is not None

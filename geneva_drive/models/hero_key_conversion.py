@@ -1,4 +1,4 @@
-"""Looking whether every hero key survives a change of its column's type."""
+"""Conversion of the hero key column to another type, and the check that every key survives it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Misfit:
 
 @dataclass
 class Examination:
-    """What a conversion would meet: rows looked at, and those that forbid it."""
+    """The result of the check: how many rows were read, and which ones prevent the conversion."""
 
     source: str
     target: str
@@ -50,21 +50,21 @@ class Examination:
 
 
 def examine(using: str, target: str, progress: Callable[[int, int], None] | None = None) -> Examination:
-    """Look at every row with a hero. Changes nothing.
+    """Check every row with a hero. Changes nothing.
 
     Parameters
     ----------
     target
         "bigint", "uuid" or "string".
     progress
-        Called with the rows looked at and the rows in all, after each batch.
+        Called after each batch with the number of rows read and the total.
     """
     connection = connections[using]
     result = Examination(columns.hero_key_kind(using), target)
     with_hero = Workflow.objects.using(using).filter(hero_id__isnull=False)
     total = with_hero.count()
     if target == "string":
-        result.rows = total  # integers and UUIDs become the text that a string column holds for them
+        result.rows = total  # integers and UUIDs become the text that a string column has for them
         return result
 
     @cache
@@ -87,7 +87,7 @@ def examine(using: str, target: str, progress: Callable[[int, int], None] | None
 
 
 def _obstacle(key: Any, target: str, connection: BaseDatabaseWrapper) -> str | None:
-    """Say why a key does not survive, or None if it would come back letter for letter.
+    """Return why a key does not survive, or None if it would convert back to exactly the same text.
 
     Otherwise two heroes may become one: "7" and "07", or a UUID in upper and in lower case.
     """
@@ -110,13 +110,13 @@ def _is_cast_uuid(key: str, connection: BaseDatabaseWrapper) -> bool:
 def _obstacle_of_model(
     content_type_id: int | None, target: str, connection: BaseDatabaseWrapper
 ) -> str | None:
-    """A hero whose own key is text would not be found again by an integer or a UUID."""
+    """Return why keys of a model do not survive, or None: a hero with a text key is not found by an integer."""
     if content_type_id is None:
         return None
     content_type = ContentType.objects.db_manager(connection.alias).get_for_id(content_type_id)
     model = content_type.model_class()
     if model is None:
-        return None  # not installed any more: the value alone has to do
+        return None  # not installed any more: only the value can be checked
     family = columns.field_family(model._meta.pk, connection)
     fits = family == columns.FAMILY_OF_KIND[target]
     return None if fits else f"belongs to a model with keys of another type ({family or 'unknown'})"
@@ -130,20 +130,20 @@ def _label(content_type_id: int | None, using: str) -> str:
 
 
 def convert(using: str, target: str, progress: Callable[[int, int], None] | None = None) -> Examination:
-    """Change the column's type, under a lock of the whole table.
+    """Change the column's type, with the whole table locked.
 
-    Processes remember the kind of the column: restart workers and servers afterwards.
+    Processes cache the kind of the column: restart workers and servers afterwards.
 
     Raises
     ------
     HeroKeyError
-        A row forbids it. Nothing was changed.
+        A row prevents it. Nothing was changed.
     """
     connection = connections[using]
     source = columns.hero_key_kind(using)
     with _locked(connection), connection.schema_editor() as editor:
         if connection.vendor == "sqlite":
-            # The transaction begins with a write, so that nobody else writes before it ends.
+            # A write at the start of the transaction locks out other writers.
             editor.execute(f"UPDATE {editor.quote_name(columns.WORKFLOW_TABLE)} SET type = type WHERE 1 = 0")
         elif connection.vendor == "postgresql":
             editor.execute(f"LOCK TABLE {editor.quote_name(columns.WORKFLOW_TABLE)} IN ACCESS EXCLUSIVE MODE")
@@ -160,7 +160,7 @@ def convert(using: str, target: str, progress: Callable[[int, int], None] | None
 
 @contextmanager
 def _locked(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """On MySQL and MariaDB: keep the table from changing between the examination and the ALTER."""
+    """On MySQL and MariaDB, lock the table from the check until the ALTER."""
     if connection.vendor != "mysql":
         yield
         return
@@ -190,10 +190,10 @@ def _alter(editor: BaseDatabaseSchemaEditor, source: str, target: str) -> None:
             editor.remove_constraint(Workflow, constraint)
         for column in generated:
             editor.remove_field(Workflow, column)
-    # Integers and UUIDs have no cast to each other; every row is NULL then, and text has both.
+    # There is no cast between integers and UUIDs, but each has one to text. (Every row is NULL then.)
     route = [source, target] if "string" in (source, target) else [source, "string", target]
     for before, after in pairwise(route):
-        # The kinds are spelled out: alter_field compares the fields' arguments, and does nothing if equal.
+        # With explicit kinds, since alter_field does nothing if the fields' arguments are equal.
         editor.alter_field(Workflow, _field(before), _field(after))
     if detach:
         for column in generated:

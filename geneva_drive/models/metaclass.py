@@ -1,10 +1,9 @@
-"""Makes workflow classes: collects their steps, and turns subclasses into hidden proxies.
+"""The metaclass of workflows: it collects the steps of a class and makes it a hidden proxy.
 
-A proxy with ``auto_created`` set is left out of migrations, content types and permissions, while managers,
-signals on saving, foreign keys to the base class and pickling work. So a project that adds a workflow class
-has nothing to migrate.
+Django leaves a proxy with ``auto_created`` out of migrations, content types and permissions, while managers,
+signals on saving, foreign keys to the base class and pickling work. So a new workflow class needs no migration.
 
-Everything is judged before Django makes the class: it registers models for good.
+All checks run before Django makes the class, because it registers models for good.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from geneva_drive.models.class_options import (
 META_OPTIONS = ("app_label", "abstract", "verbose_name", "ordering")
 
 LONGEST_LABEL = 150
-"""Characters. What the column of the type holds."""
+"""Characters. The width of the column ``type``."""
 
 NEVER_A_STEP = frozenset(
     {
@@ -56,7 +55,7 @@ NEVER_A_STEP = frozenset(
         "steps",
     }
 )
-"""Names with a meaning of their own, whether or not the base class has such an attribute."""
+"""Names with a special meaning, whether or not the base class has such an attribute."""
 
 
 class WorkflowMeta(ModelBase):
@@ -122,7 +121,7 @@ class WorkflowMeta(ModelBase):
         _restore_columns(attrs, ancestors, base)
         new = _replace_predecessor(mcs, blueprint, attrs, app_label, kwargs)
         if definition.is_abstract:
-            # What Django leaves on a true abstract class, for `class Meta(Base.Meta)`.
+            # As on Django's abstract classes, for `class Meta(Base.Meta)`.
             new.Meta = type("Meta", (), meta)
             registry.discard(label)
         else:
@@ -131,15 +130,14 @@ class WorkflowMeta(ModelBase):
 
 
 def _meta_options(blueprint: Blueprint) -> dict[str, Any]:
-    """Return the options of ``class Meta``, which are few: the rest belongs to the table."""
-    # Without a Meta of its own a class has that of an abstract base, whose abstract is not True any more.
+    """Return the options of ``class Meta``. Only those in `META_OPTIONS` are allowed."""
+    # Without its own Meta a class inherits that of an abstract base, where `abstract` has been removed.
     meta = blueprint.find("Meta")
-    names = [name for name in dir(meta) if not name.startswith("_")] if meta else []
-    options = {name: getattr(meta, name) for name in names}
+    options = {name: getattr(meta, name) for name in dir(meta) if meta and not name.startswith("_")}
     for option, value in options.items():
         if option not in META_OPTIONS:
             raise blueprint.place.error(
-                f"Meta.{option}={value!r} cannot be had, for workflow classes share one table. Take it out. "
+                f"Meta.{option}={value!r} is not possible, since workflow classes share one table. Take it out. "
                 f"Possible are: {', '.join(META_OPTIONS)}."
             )
     if not isinstance(options.get("abstract", False), bool):
@@ -171,7 +169,7 @@ def _replace_predecessor(
     app_label: str,
     kwargs: dict[str, Any],
 ) -> Any:
-    """Let Django make the class. One of the same module and name gives way, as in shells and reloads."""
+    """Let Django make the class. It replaces one of the same module and name, as in shells and reloads."""
     models = Options.default_apps.all_models[app_label]
     key = blueprint.name.lower()
     predecessor = models.get(key)

@@ -1,4 +1,4 @@
-"""An event addressed to one workflow, kept as a row before anything is done with it."""
+"""The models of signals, processes and operator actions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from geneva_drive.states import SignalState
 
 
 class Signal(models.Model):
-    """Written by ``workflow.signal(…)``, read by a step as ``self.received_signal``.
+    """An event for one workflow: ``workflow.signal(…)`` writes it, a step reads it as ``self.received_signal``.
 
-    Pending until a step has it, claimed until that step ends cleanly, then consumed. The two counters say how
-    often a step was given it and how often one was done with it; nothing is decided by them.
+    Pending until a step receives it, claimed until that step ends without a failure, then consumed. The two
+    counters say how often that happened; they decide nothing.
 
     Attributes
     ----------
     duplicate
-        Whether this instance stands for a second delivery under the same idempotency key. Not a column.
+        Whether this call of ``signal()`` was a second delivery under the idempotency key. Not a column.
     """
 
     duplicate: bool = False
@@ -41,7 +41,7 @@ class Signal(models.Model):
     claimed_count = models.IntegerField(default=0, db_default=0)
     consumed_count = models.IntegerField(default=0, db_default=0)
     created_at = UTCDateTimeField()
-    claimed_at = UTCDateTimeField(null=True, blank=True, help_text=_("When a step last got it."))
+    claimed_at = UTCDateTimeField(null=True, blank=True, help_text=_("When a step last received it."))
     consumed_at = UTCDateTimeField(null=True, blank=True)
 
     objects = RecordQuerySet.as_manager()
@@ -56,8 +56,8 @@ class Signal(models.Model):
             ),
         ]
         indexes = [
-            # The gate: which is the oldest unconsumed signal (of this name) of this workflow? Housekeeping: which
-            # workflows have unconsumed signals? The state comes first for the latter; consumed ones are the many.
+            # Before a step: which is the oldest unconsumed signal (of this name) of this workflow? Maintenance:
+            # which workflows have unconsumed signals? For the latter the state comes first: most are consumed.
             models.Index(fields=["state", "workflow", "name", "created_at"], name="geneva_signal_unconsumed"),
         ]
 
@@ -65,25 +65,19 @@ class Signal(models.Model):
         return f"{self.name} ({self.state})"
 
     def save(self, **options: Any) -> None:
-        """Write a new row. An existing one is never saved: its state and times have one writer.
-
-        Raises
-        ------
-        InvalidStateError
-            The row exists already.
-        """
+        """Write a new row. Raises InvalidStateError for an existing one."""
         if not self._state.adding:
             raise InvalidStateError(
-                f"Signal {self.pk} cannot be changed by hand. Send another one: workflow.signal({self.name!r}, …)."
+                f"Signal {self.pk} cannot be changed. Send another one: workflow.signal({self.name!r}, …)."
             )
         super().save(**options)
 
 
 class Process(models.Model):
-    """One start of one process. Its identity is a fresh id, never a host name.
+    """One run of a worker process, with a new id each time.
 
-    An execution in progress names its process; recovery looks at the heartbeat, not at how long the
-    step takes. The row goes when no execution in progress names it any more.
+    An execution in progress names its process; recovery looks at the heartbeat, not at how long the step takes.
+    The row is deleted once no execution in progress names it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -100,7 +94,7 @@ class Process(models.Model):
         indexes = [models.Index(fields=["heartbeat_at"], name="geneva_process_dead")]
 
     def serves(self, queue: str) -> bool:
-        """Whether it takes work from this queue. A comma never occurs in a queue's name."""
+        """Whether it takes work from this queue. A queue's name has no comma."""
         return not self.queues or queue in self.queues.split(",")
 
     def __str__(self) -> str:
@@ -108,7 +102,7 @@ class Process(models.Model):
 
 
 class OperatorAction(models.Model):
-    """One pause, resume, resume_at, skip, cancel or reschedule by hand."""
+    """A record of a pause, resume, resume_at, skip, cancel or reschedule by an operator or the project's code."""
 
     id = primary_key()
     workflow = models.ForeignKey(

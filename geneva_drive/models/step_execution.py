@@ -1,4 +1,4 @@
-"""Indexes that are kept small where the database can do so."""
+"""The model of step executions: one attempt at one step."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class NotNullIndex(models.Index):
-    """An index on one column for those few rows that have a value there.
+    """An index of the rows that have a value in one column.
 
-    A condition in the model's ``Meta`` would be left out on MySQL and MariaDB together with the whole index:
-    those have no partial ones, and get an index of all rows.
+    MySQL and MariaDB have no partial indexes, and get one of all rows. With a ``condition`` in ``Meta``, Django
+    would create no index there.
     """
 
     def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
@@ -39,10 +39,10 @@ class NotNullIndex(models.Index):
 
 
 class StepExecution(models.Model):
-    """A row that is begun once. What happens after a crash is another row.
+    """One attempt at one step. A row is started once; after a crash there is another row.
 
-    ``scheduled_for`` and the other times are the database's clock. ``attempt_token`` changes hands with
-    the row: whoever finishes it must still hold the token, or is fenced.
+    All times are by the database's clock. A process that finishes the row must still have its
+    ``attempt_token``; otherwise it is fenced and writes nothing.
     """
 
     id = primary_key()
@@ -53,12 +53,12 @@ class StepExecution(models.Model):
     queue = IdentifierField(max_length=100)
     priority = models.IntegerField(default=0, db_default=0, help_text=_("Lower runs first."))
     scheduled_for = UTCDateTimeField()
-    # Set while the workflow is paused, so that the claim's index range holds only what may run; in progress,
-    # while a pause or cancel waits for its end, which a resumable step meets at its next checkpoint.
+    # Set while the workflow is paused, so that a claim reads only rows that may run. On a row in progress: a
+    # pause or cancel was requested, which a resumable step sees at its next checkpoint.
     on_hold = models.BooleanField(default=False, db_default=False)
     started_at = UTCDateTimeField(null=True, blank=True)
     finished_at = UTCDateTimeField(null=True, blank=True)
-    # No constraint and nothing on delete: finished rows keep the id of a process long gone.
+    # No constraint and no action on delete: finished rows keep the id of a deleted process.
     process = models.ForeignKey(
         "geneva_drive.Process",
         null=True,
@@ -69,8 +69,8 @@ class StepExecution(models.Model):
         db_index=False,
     )
     attempt_token = models.UUIDField(null=True, blank=True)
-    # Created already claimed by the process that ended the step before: when that process dies, nobody
-    # knows whether this body was begun, and its crash does not count against the step.
+    # Created as claimed by the process that finished the previous step. If that process dies, the body may not
+    # have started, and the crash does not count against the step.
     handed_off = models.BooleanField(default=False, db_default=False)
     job_id = models.CharField(max_length=255, null=True, blank=True)
     dispatched_at = UTCDateTimeField(null=True, blank=True)
@@ -80,8 +80,8 @@ class StepExecution(models.Model):
     deferred_since = UTCDateTimeField(null=True, blank=True)
     waiting_since = UTCDateTimeField(null=True, blank=True)
     wait_deadline = UTCDateTimeField(null=True, blank=True)
-    # No constraint and nothing on delete: signals go with their workflow, after its executions. And no index:
-    # whoever asks for the executions of a signal names the workflow too.
+    # No constraint and no action on delete: signals are deleted with their workflow, after its executions. No
+    # index: every query for the executions of a signal names the workflow too.
     signal = models.ForeignKey(
         "geneva_drive.Signal",
         null=True,
@@ -123,11 +123,11 @@ class StepExecution(models.Model):
             models.Index(
                 fields=["state", "on_hold", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
             ),
-            # Timeouts: whose deadline has passed? Housekeeping: what is waiting?
+            # Timeouts: whose deadline has passed? Maintenance: what is waiting?
             models.Index(fields=["state", "on_hold", "wait_deadline"], name="geneva_execution_timeout"),
-            # Recovery: what does this process (or none) have in hand, and since when?
-            models.Index(fields=["state", "process", "started_at"], name="geneva_execution_in_hand"),
-            # Lists: what failed with this error? What is waiting for too long?
+            # Recovery: what is this process (or none) running, and since when?
+            models.Index(fields=["state", "process", "started_at"], name="geneva_execution_running"),
+            # Lists: what failed with this error? What has been waiting too long?
             NotNullIndex(fields=["error_class"], name="geneva_execution_error"),
             NotNullIndex(fields=["waiting_since"], name="geneva_execution_waiting"),
         ]
@@ -137,13 +137,13 @@ class StepExecution(models.Model):
 
     @property
     def is_active(self) -> bool:
-        """Whether the workflow's one active slot is taken by this row."""
+        """Whether it is the workflow's one active execution."""
         return self.state in ACTIVE
 
     @property
     def reattempts(self) -> int:
-        """How many reattempts by policy, in a row, there were of this step before this attempt."""
-        # Carried from row to row, so that no attempt has to count the rows before it.
+        """The number of consecutive reattempts of this step by policy before this attempt."""
+        # Copied from row to row, so that earlier rows need not be counted.
         count = self.metadata.get("reattempts", 0) if isinstance(self.metadata, dict) else 0
         return count if isinstance(count, int) else 0
 
@@ -161,17 +161,14 @@ class StepExecution(models.Model):
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
     ) -> None:
-        """Write a new row; of an existing one only ``metadata``.
-
-        States and times have one writer, and it does not come through here.
-        """
+        """Write a new row; of an existing one, save only ``metadata``."""
         if not self._state.adding:
             allowed = {"metadata"}
             refused = set(update_fields or ()) - allowed
             if refused:
                 raise InvalidStateError(
-                    f"Step execution {self.pk}: {', '.join(sorted(refused))} cannot be "
-                    "saved by hand. Use the workflow's pause(), resume(), resume_at(), skip() or cancel()."
+                    f"Step execution {self.pk}: {', '.join(sorted(refused))} cannot be saved directly. Use the "
+                    "workflow's pause(), resume(), resume_at(), skip() or cancel()."
                 )
             update_fields = allowed
         super().save(

@@ -1,4 +1,4 @@
-"""Methods that Django's templates must not call: ``{{ workflow.cancel }}`` is a typo, not a decision."""
+"""The verbs of a workflow: pause, resume, skip, cancel, signal and the flow control inside a step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def alters_data(method: _F) -> _F:
-    """Mark a method with the attribute that templates look at."""
+    """Keep Django's templates from calling a method: ``{{ workflow.cancel }}`` must not cancel."""
     method.alters_data = True  # type: ignore[attr-defined]
     return method
 
@@ -28,8 +28,8 @@ def alters_data(method: _F) -> _F:
 def lifecycle(action: str, *arguments: Any, **options: Any) -> Any:
     """Call a function of ``geneva_drive.lifecycle``.
 
-    The one late import of the models: lifecycle acts on rows and so stands above them, and a row's verbs and
-    its ``save()`` ask for it when they are called.
+    This is the one late import of the models: lifecycle acts on rows and is above them in the layers, and a
+    row's verbs and its ``save()`` need it.
     """
     from geneva_drive import lifecycle as layer
 
@@ -37,7 +37,7 @@ def lifecycle(action: str, *arguments: Any, **options: Any) -> Any:
 
 
 class StepContext(Protocol):
-    """What the executor hangs on the instance that a body receives."""
+    """What the executor, above this layer, sets on the instance that a body receives."""
 
     execution: StepExecution
     only_reads: bool
@@ -46,12 +46,12 @@ class StepContext(Protocol):
     def logger(self) -> logging.LoggerAdapter[Any]: ...
 
     def leave(self, how: str, **arguments: Any) -> NoReturn:
-        """Raise the flow control named ``how``, or ``InvalidStateError`` where it would do harm."""
+        """Raise the flow control named ``how``, or ``InvalidStateError`` where it is not allowed."""
         ...
 
 
 class Verbs:
-    """Flow control and context; ``pause``, ``skip`` and ``cancel`` live with the verbs of the same name."""
+    """Mixin of ``Workflow``. Inside a step, ``pause``, ``skip`` and ``cancel`` are flow control."""
 
     _step: StepContext | None = None
     _start_at: datetime | None = None
@@ -63,16 +63,13 @@ class Verbs:
 
     @property
     def current_execution(self) -> StepExecution:
-        """The attempt that runs."""
+        """The running attempt."""
         return self._in_step("current_execution").execution
 
     @property
     def received_signal(self) -> Signal | Any:
-        """The signal that the step waited for; None in a step that waits for none.
-
-        Another attempt at the step sees the same one.
-        """
-        # "| Any", so that steps which do wait need not ask whether it is None.
+        """The signal that the step waited for, the same one in each attempt; None in other steps."""
+        # "| Any", so that steps with wait_for need not check for None.
         signal = self._in_step("received_signal").execution.signal
         if signal is not None:
             signal.workflow = self  # type: ignore[assignment]
@@ -80,11 +77,11 @@ class Verbs:
 
     @property
     def logger(self) -> logging.LoggerAdapter[Any]:
-        """A logger whose records say which workflow and step speaks."""
+        """A logger whose records name the workflow and the step."""
         return self._in_step("logger").logger
 
     def finish(self, reason: str = "") -> NoReturn:
-        """End the step as done and the workflow with it, whatever steps are left."""
+        """Complete the step and finish the workflow, whatever steps are left."""
         self._in_step("finish()").leave("finish", reason=reason)
 
     def reattempt(self, wait: timedelta | None = None, rewind: bool = False, reason: str = "") -> NoReturn:
@@ -92,14 +89,12 @@ class Verbs:
         self._in_step("reattempt()").leave("reattempt", wait=wait, rewind=rewind, reason=reason)
 
     def suspend(self, wait: timedelta | None = None) -> NoReturn:
-        """Hand a resumable step on to its successor after ``wait``."""
+        """End this execution of a resumable step; another one continues from the cursor after ``wait``."""
         self._in_step("suspend()").leave("suspend", wait=wait)
-
-    # -- from outside, and as flow control inside a step
 
     @alters_data
     def pause(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """Stop after the step in flight, or now. Inside a step: end it and pause.
+        """Pause after the running step, or now. Inside a step: end it and pause.
 
         Raises
         ------
@@ -113,42 +108,42 @@ class Verbs:
 
     @alters_data
     def resume(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """Go on: with what was scheduled, or with a new attempt at the step pointed at.
+        """Continue with the scheduled execution, or with a new attempt at the next step.
 
         Raises
         ------
         InvalidStateError
-            The workflow is neither paused nor asked to pause.
+            The workflow is not paused, and no pause was requested.
         StepNotDefinedError
-            The step is not defined in this code; the workflow stays paused.
+            The step is undeclared; the workflow stays paused.
         """
         lifecycle("resume", self, by=by, reason=reason)
         return self
 
     @alters_data
     def resume_at(self, step: str, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """Go on from ``step``, now, whatever was scheduled. Deliberately a person's decision.
+        """Continue from ``step``, now, whatever was scheduled: an operator's decision.
 
         Raises
         ------
         InvalidStateError
             The workflow is not paused.
         StepNotDefinedError
-            The step is not defined, or is a gravestone; the workflow stays paused.
+            The step is undeclared or a gravestone; the workflow stays paused.
         """
         lifecycle("resume_at", self, step, by=by, reason=reason)
         return self
 
     @alters_data
     def skip(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """Pass over the step that is scheduled or pointed at. Inside a step: end it as skipped.
+        """Skip the scheduled or next step. Inside a step: end it as skipped.
 
         Raises
         ------
         InvalidStateError
             The workflow is neither ready nor paused.
         StepNotDefinedError
-            The step is not defined in this code; nothing changes.
+            The step is undeclared; nothing changes.
         """
         if self._step is not None:
             self._step.leave("skip", reason=reason)
@@ -157,9 +152,9 @@ class Verbs:
 
     @alters_data
     def cancel(self, *, by: AbstractBaseUser | str | None = None, reason: str = "") -> Self:
-        """End it. A step in flight finishes and is recorded as canceled; nothing follows.
+        """Cancel the workflow. A running step finishes and is recorded as canceled; no step follows.
 
-        The hero's slot is free at once, also while the old body still runs.
+        The hero's slot is free at once, even while that step still runs.
 
         Raises
         ------
@@ -175,7 +170,7 @@ class Verbs:
     def reschedule(
         self, at: datetime | None = None, *, by: AbstractBaseUser | str | None = None, reason: str = ""
     ) -> Self:
-        """Move the scheduled step in time: to ``at``, or to now.
+        """Move the scheduled step to ``at``, or to now.
 
         On a paused workflow the step keeps its new time and runs after ``resume()``.
 
@@ -189,23 +184,23 @@ class Verbs:
 
     @alters_data
     def signal(self, name: str, payload: Any = None, *, idempotency_key: str | None = None) -> Signal:
-        """Tell the workflow of an event, in the caller's transaction: it happens if that commits.
+        """Send an event to the workflow, in the caller's transaction.
 
-        A step that waits for it is scheduled for now; otherwise the signal is kept until a step waits for it.
+        A step that waits for it is scheduled for now; otherwise the signal is stored until a step waits for it.
 
         Parameters
         ----------
         name
-            What steps say in ``wait_for``.
+            The name that a step gives in ``wait_for``.
         payload
             Any storable value, of at most ``MAX_PAYLOAD_BYTES`` of JSON.
         idempotency_key
-            The same name and key again change nothing: use the event's id where events may come twice.
+            A second signal with the same name and key changes nothing: give the event's id if it may come twice.
 
         Returns
         -------
         Signal
-            The new row, or the first one under that key, with ``duplicate`` set.
+            The new row, or the first one with that key, with ``duplicate`` set.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The workflow: one row, one run."""
+"""The base class of workflows: its columns, and how to start one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from geneva_drive.models.fields import (
     ongoing_key_field,
     primary_key,
 )
-from geneva_drive.models.hero import HeroForeignKey, check_hero, hero_label
+from geneva_drive.models.hero import HeroForeignKey, check_hero
 from geneva_drive.models.metaclass import WorkflowMeta
 from geneva_drive.models.querysets import WorkflowManager
+from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.verbs import Verbs, alters_data, lifecycle
 from geneva_drive.states import ENDED, ONGOING, WorkflowState
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from geneva_drive.definition.class_definition import ClassDefinition
     from geneva_drive.definition.collection import StepCollection
-    from geneva_drive.models.step_execution import StepExecution
 
 
 _SAVEABLE = frozenset({"metadata", "job_options", "updated_at"})
@@ -41,15 +41,15 @@ _SAVEABLE = frozenset({"metadata", "job_options", "updated_at"})
 class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
     """Derive from it, declare steps in order, start it for a model instance.
 
-    Subclasses are hidden proxies: they share this table and need no migration. A row comes back as an
-    instance of the class that its ``type`` names; a type that this code does not know comes back as
-    ``Workflow`` itself, readable and cancelable.
+    Subclasses are hidden proxies: they share this table and need no migration. A row is loaded as an instance
+    of the class that its ``type`` names; a row of an undeclared type is loaded as ``Workflow`` itself, which can
+    be read and canceled.
     """
 
     steps: ClassVar[StepCollection]
     _geneva: ClassVar[ClassDefinition]
 
-    # What a subclass may set; checked when it is made, and kept in ``_geneva``.
+    # A subclass may set these; they are checked when it is made, and stored in ``_geneva``.
     hero_model: ClassVar[str | type[models.Model] | None] = None
     may_proceed_without_hero: ClassVar[bool] = False
     former_types: ClassVar[list[str]] = []
@@ -63,13 +63,13 @@ class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
     hero = HeroForeignKey("hero_type", "hero_id")
     state = IdentifierField(max_length=20, choices=WorkflowState.choices, default=WorkflowState.READY)
     current_step_name = IdentifierField(
-        max_length=150, null=True, blank=True, help_text=_("Set while it performs.")
+        max_length=150, null=True, blank=True, help_text=_("Set while a step is running.")
     )
     next_step_name = IdentifierField(max_length=150, null=True, blank=True)
     allow_multiple = models.BooleanField(default=False, db_default=False)
     pause_requested_at = UTCDateTimeField(null=True, blank=True)
     job_options = JSONColumn(null=True, blank=True)
-    metadata = JSONColumn(null=True, blank=True, help_text=_("The project's own."))
+    metadata = JSONColumn(null=True, blank=True, help_text=_("For the project's own use."))
     created_at = UTCDateTimeField()
     started_at = UTCDateTimeField(null=True, blank=True)
     transitioned_at = UTCDateTimeField(
@@ -87,13 +87,13 @@ class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
             models.UniqueConstraint(fields=["ongoing_key"], name="geneva_one_ongoing_workflow"),
         ]
         indexes = [
-            # The relation from the hero's model.
+            # WorkflowRelation.
             models.Index(fields=["hero_type", "hero_id"], name="geneva_workflow_of_hero"),
-            # Lists and figures: how many of a type are in a state?
+            # Lists and counts: how many of a type are in a state?
             models.Index(fields=["type", "state"], name="geneva_workflow_type_state"),
-            # The clean-up: which ended before the retention?
+            # The clean-up: which ended before the retention time?
             models.Index(fields=["state", "transitioned_at"], name="geneva_workflow_ended"),
-            # Lists: which were started since? It never changes, so that no step touches this index.
+            # Lists: which were started since? The column never changes, so that no step updates this index.
             models.Index(fields=["created_at"], name="geneva_workflow_created"),
         ]
         permissions = [
@@ -113,22 +113,20 @@ class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
             self.type = type(self)._geneva.label
 
     def __str__(self) -> str:
-        hero = hero_label(self) if self._state.db else ""
+        hero = self.hero_label if self._state.db else ""
         return f"{self.type} {self.pk}" + (f" for {hero}" if hero else "")
 
     @classmethod
     def from_db(
         cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any
     ) -> Self:
-        """Make an instance of the class that the row's type names."""
-        # Keyword arguments: Django 6.1 hands on how related rows are fetched.
+        """Return an instance of the class that the row's type names."""
+        # Django 6.1 passes keyword arguments.
         instance = super().from_db(db, field_names, values, **kwargs)
         known = registry.get(instance.__dict__.get("type", ""))
         if known is not None and known is not type(instance):
             instance.__class__ = known
         return instance
-
-    # -- starting
 
     @classmethod
     @alters_data
@@ -151,20 +149,20 @@ class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
         at
             When the run begins; the first step's ``wait`` counts from there. Default: now.
         allow_multiple
-            Do not take the hero's one slot for this type.
+            Start it even if the hero has an ongoing run of this type, and do not block others.
         job_options
-            Of this run: ``queue``, ``priority``, ``wait``, ``wait_until``.
+            For this run: ``queue``, ``priority``, ``wait``, ``wait_until``.
         metadata
-            The project's own, any storable value.
+            For the project's own use: any storable value.
         using
-            The database alias. Default: the hero's, else what the routers say.
+            The database alias. Default: the hero's, else the routers' choice.
 
         Raises
         ------
         AlreadyOngoingError
             The hero has an ongoing run of this type; it is the error's ``workflow``.
         HeroKeyError, HeroRequiredError, HeroError
-            The hero cannot be had. Nothing was written.
+            The hero is wrong. Nothing was written.
         """
         workflow = cls(
             hero=hero,
@@ -203,8 +201,8 @@ class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
         Returns
         -------
         tuple
-            The workflows that were created, and the heroes that were skipped since they have an ongoing
-            run of this type already.
+            The created workflows, and the heroes that were skipped because they have an ongoing run of this
+            type.
         """
         started: tuple[list[Self], list[models.Model]] = lifecycle(
             "start_many", cls, heroes, at=at, job_options=job_options, using=using, batch_size=batch_size
@@ -225,9 +223,9 @@ class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
     ) -> None:
-        """Start a new workflow; of an existing one write ``metadata`` and ``job_options`` only.
+        """Start a new workflow; of an existing one, save only ``metadata`` and ``job_options``.
 
-        States, step names and times have one writer, and a stale instance must not undo it.
+        Other columns are written by the library, and a stale instance must not overwrite them.
         """
         if self._state.adding:
             lifecycle("save_new", self, using=using)
@@ -235,29 +233,30 @@ class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
         fields = _SAVEABLE if update_fields is None else frozenset(update_fields)
         if not fields <= _SAVEABLE:
             raise InvalidStateError(
-                f"{self}: {', '.join(sorted(fields - _SAVEABLE))} cannot be saved by hand. Use "
+                f"{self}: {', '.join(sorted(fields - _SAVEABLE))} cannot be saved directly. Use "
                 "pause(), resume(), resume_at(), skip() or cancel()."
             )
         lifecycle("touch", self)
         loaded = fields - self.get_deferred_fields()
         super().save(force_update=force_update, using=using, update_fields=loaded | {"updated_at"})
 
-    # -- looking at it
-
     @property
     def hero_label(self) -> str:
-        """``app.model key`` of the hero, without a query for it, or "" for a workflow without one."""
-        return hero_label(self)
+        """``app.model key`` of the hero, without loading it, or "" without a hero."""
+        if self.hero_type_id is None:
+            return ""
+        content_type = ContentType.objects.db_manager(self._state.db).get_for_id(self.hero_type_id)
+        return f"{content_type.app_label}.{content_type.model} {self.hero_id}"
 
     @property
     def hero_given(self) -> models.Model | None:
-        """The hero that this instance was made with or has looked up; no query."""
+        """The hero, if it was given or loaded already; no query."""
         field: Any = self._meta.get_field("hero")
         hero: models.Model | None = field.get_cached_value(self, default=None)
         return hero
 
     def check_hero(self, using: str) -> None:
-        """Refuse a hero that this workflow cannot have on ``using``. Nothing is written."""
+        """Raise a `HeroError` if this workflow cannot have its hero on ``using``."""
         check_hero(self, using)
 
     @property
@@ -270,23 +269,19 @@ class Workflow(Verbs, models.Model, metaclass=WorkflowMeta):
 
     @classmethod
     def removed_steps_in_flight(cls, using: str | None = None) -> dict[str, int]:
-        """Return, by name, the execution rows of ongoing workflows that name a gravestone.
+        """Return, by gravestone, how many executions of ongoing workflows name it.
 
         Names without rows are left out: an empty dict means that the gravestones can be deleted.
         """
-        from geneva_drive.models.step_execution import StepExecution
-
         alias = using or router.db_for_read(StepExecution)
         executions = StepExecution.objects.using(alias)
         return executions.in_flight(registry.labels_for(cls), (step.name for step in cls.steps.removed))
 
-    # -- for subclasses
-
     def before_step(self, execution: StepExecution) -> None:
-        """Called before a step's body, outside of locks. An exception counts as the step's own."""
+        """Called before a step's body, without locks. An exception fails the step."""
 
     def after_step(self, execution: StepExecution) -> None:
-        """Called after a body that ended without an exception, outside of locks."""
+        """Called after a body that raised nothing, without locks."""
 
     def around_step(self, execution: StepExecution) -> AbstractContextManager[Any]:
         """Return a context manager that surrounds the body and both other hooks."""

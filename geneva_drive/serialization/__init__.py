@@ -1,4 +1,4 @@
-"""Values as JSON, and back, equal: payloads, cursors and metadata.
+"""Conversion of payloads, cursors and metadata to JSON and back to equal values.
 
 JSON's own types are stored as they are. The others are objects with one key, which begins with ``$``::
 
@@ -6,8 +6,8 @@ JSON's own types are stored as they are. The others are objects with one key, wh
     {"$timedelta": [1, 30, 0]}   {"$decimal": "1.50"}   {"$uuid": "…"}   {"$tuple": [1, 2]}
     {"$model": ["shop.order", 42]}   {"$float": "1e+22"}   {"$dict": {"$uuid": "not one of ours"}}
 
-The last is how a dict that looks like one of these is told apart. What a database could not hold, or
-would not give back equal, is refused before anything is written.
+The last one wraps a dict that looks like one of these. A value that a database could not store, or would not
+return equal, is refused before anything is written.
 """
 
 from __future__ import annotations

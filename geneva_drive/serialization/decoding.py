@@ -1,4 +1,4 @@
-"""From JSON to values."""
+"""Decoding: from JSON to values."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ from geneva_drive.serialization.standins import ModelReference, Unreadable
 
 
 def loads(stored: str | bytes, *, strict: bool = False) -> Any:
-    """Read a value from JSON text. The counterpart of `dumps`.
+    """Return the value of JSON text. The inverse of `dumps`.
 
-    Raises
-    ------
-    PayloadError
-        Only if ``strict``; otherwise what cannot be read becomes an `Unreadable`.
+    A part that cannot be read becomes an `Unreadable`; if ``strict``, it raises PayloadError.
     """
     try:
         plain = json.loads(stored)
@@ -32,13 +29,7 @@ def loads(stored: str | bytes, *, strict: bool = False) -> Any:
 
 
 def decode(plain: Any, *, strict: bool = False) -> Any:
-    """Turn JSON's own types back into the value. The counterpart of `encode`.
-
-    Raises
-    ------
-    PayloadError
-        Only if ``strict``, as `loads` does.
-    """
+    """Return the value of JSON's types. The inverse of `encode`. ``strict`` as for `loads`."""
     if isinstance(plain, list):
         return [decode(item, strict=strict) for item in plain]
     if not isinstance(plain, dict):
@@ -63,7 +54,7 @@ def _decode_tag(tag: str, content: Any, strict: bool) -> Any:
         if tag in _CONTAINERS:
             return _CONTAINERS[tag](content, strict)
     except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        if isinstance(error, PayloadError):  # a ValueError from further in
+        if isinstance(error, PayloadError):  # from an inner value
             raise
         reason = f"A stored value of the type {tag!r} cannot be read ({error}): {str(content)[:100]}"
     else:
@@ -93,7 +84,7 @@ def _decode_datetime(content: str) -> datetime:
         local = value.replace(tzinfo=zone, fold=fold)
         if local.utcoffset() == offset:
             return local
-    # The zone's rules have changed since: the moment counts.
+    # The zone's rules have changed since: keep the moment.
     return value.astimezone(zone)
 
 
@@ -112,7 +103,7 @@ def _zone(key: str) -> tzinfo | None:
     try:
         return ZoneInfo(key)
     except ZoneInfoNotFoundError:
-        return None  # not on this host: the offset says when it was
+        return None  # not installed on this host: the offset gives the moment
 
 
 def _decode_timedelta(content: Any) -> timedelta:

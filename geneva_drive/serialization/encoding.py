@@ -1,4 +1,4 @@
-"""From values to JSON."""
+"""Encoding: from values to JSON."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from geneva_drive.exceptions import PayloadError, PayloadTooLargeError
 from geneva_drive.serialization.standins import ModelReference, Unreadable
 
 MAX_DEPTH = 100
-"""Levels of the stored JSON, the innermost value among them. MySQL's own limit is one further."""
+"""Levels of nested JSON, including the innermost value. MySQL's limit is one more."""
 
 MAX_KEY_BYTES = 65535
-"""Bytes of a key, in UTF-8. MySQL holds no more."""
+"""Bytes of a key in UTF-8: MySQL's limit."""
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
-# PostgreSQL holds neither in jsonb.
+# PostgreSQL cannot store these in jsonb.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class _Refused(Exception):
-    """Carries a reason up through the containers; each adds its part of the path, innermost first."""
+    """Carries the reason up through the containers; each adds its part of the path, innermost first."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -39,19 +39,19 @@ class _Refused(Exception):
 
 
 def dumps(value: Any, *, limit: int | None = None, what: str = "value") -> str:
-    """Write a value as JSON text, in ASCII.
+    """Return a value as JSON text, in ASCII.
 
     Parameters
     ----------
     limit
-        Most bytes that the text may have. None: no limit.
+        The most bytes of the text. None: no limit.
     what
         What messages call the value, such as "payload".
 
     Raises
     ------
     PayloadError
-        The value cannot be stored. The message names the path inside the value.
+        The value cannot be stored. The message has the path inside the value.
     PayloadTooLargeError
         The text is longer than the limit.
     """
@@ -65,13 +65,7 @@ def dumps(value: Any, *, limit: int | None = None, what: str = "value") -> str:
 
 
 def encode(value: Any, *, what: str = "value") -> Any:
-    """Turn a value into JSON's own types.
-
-    Raises
-    ------
-    PayloadError
-        As `dumps` does.
-    """
+    """Return a value as JSON's types. Raises PayloadError, as `dumps` does."""
     try:
         return _encode(value, 1)
     except _Refused as refused:
@@ -80,13 +74,13 @@ def encode(value: Any, *, what: str = "value") -> Any:
 
 
 def to_text(plain: Any) -> str:
-    """Write what `encode` gave as text."""
-    # In ASCII a text column of any character set holds it, and characters are bytes.
+    """Return the result of `encode` as text."""
+    # ASCII fits in a text column of any character set, and its characters are bytes.
     return json.dumps(plain, allow_nan=False, separators=(",", ":"))
 
 
 def has_tags(plain: Any) -> bool:
-    """Say whether what `encode` gave holds anything that is not stored as it is."""
+    """Whether the result of `encode` differs from the value."""
     if isinstance(plain, dict):
         return _looks_like_tag(plain) or any(has_tags(item) for item in plain.values())
     return isinstance(plain, list) and any(has_tags(item) for item in plain)
@@ -106,7 +100,7 @@ def _encode(value: Any, depth: int) -> Any:
             return _LEAVES[cls](value)
         if cls in _CONTAINERS:
             return _CONTAINERS[cls](value, depth)
-    if isinstance(value, Model):  # by __class__, so that request.user and the like count
+    if isinstance(value, Model):  # by __class__, which includes lazy objects such as request.user
         return _encode_model(value, depth)
     raise _Refused(f"{type(value).__qualname__} cannot be stored")
 
@@ -151,7 +145,7 @@ def _encode_tuple(value: tuple[Any, ...], depth: int) -> Any:
 
 
 def _encode_set(value: set[Any], depth: int) -> Any:
-    # Sorted, so that the same set is always the same text.
+    # Sorted, so that equal sets give the same text.
     return {"$set": sorted(_encode_items(((item, item) for item in value), depth + 2), key=to_text)}
 
 
@@ -172,14 +166,14 @@ def _encode_int(value: int) -> int:
 
 def _encode_float(value: float) -> Any:
     if not math.isfinite(value):
-        raise _Refused(f"{value!r} is no JSON")
+        raise _Refused(f"{value!r} is not JSON")
     text = float.__repr__(value)
-    # PostgreSQL would give 1e+22 back as an integer, and drop the sign of -0.0.
+    # PostgreSQL would return 1e+22 as an integer, and drop the sign of -0.0.
     return {"$float": text} if "e" in text or text == "-0.0" else float(value)
 
 
 def _zone(value: tzinfo | None) -> str:
-    # The offset alone would do but for the hour that comes twice: a time in it equals no other zone's.
+    # The offset is not enough in the ambiguous hour in autumn, where a time does not equal another zone's.
     return f"[{value.key}]" if isinstance(value, ZoneInfo) and value.key else ""
 
 
@@ -195,7 +189,7 @@ def _encode_time(value: time) -> Any:
 
 def _encode_decimal(value: Decimal) -> Any:
     if not value.is_finite():
-        raise _Refused(f"{value!r} is no number")
+        raise _Refused(f"{value!r} is not a number")
     return {"$decimal": Decimal.__str__(value)}
 
 
@@ -206,7 +200,7 @@ def _encode_model(value: Model, depth: int) -> Any:
     if meta.proxy and meta.auto_created:  # a workflow class: its row is the base's
         meta = meta.concrete_model._meta  # type: ignore[union-attr]
     alias = value._state.db
-    # Where the routers look for that model anyway, the alias may change between writing and reading.
+    # Without an alias where the routers find the model, so that the alias may be renamed.
     known = alias is None or alias in (router.db_for_write(type(value)), router.db_for_read(type(value)))
     return {"$model": [meta.label_lower, _encode(value.pk, depth + 2), *([] if known else [alias])]}
 

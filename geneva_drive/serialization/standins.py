@@ -1,4 +1,4 @@
-"""What stands for a stored value until it is used."""
+"""Stand-ins for stored values: model references that are fetched late, and values that cannot be read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from geneva_drive.exceptions import PayloadError
 class ModelReference(SimpleLazyObject):  # type: ignore[type-arg]
     """A model instance that is fetched when it is first used.
 
-    So a list of rows costs no query for each, and a row that is gone (``DoesNotExist``) or a model that
-    is not installed any more (``LookupError``) is met by the code that uses it. Equal to the instance,
-    accepted wherever one is, and written back without being fetched.
+    Loading many rows needs no query for each, and a deleted row (``DoesNotExist``) or a model that is not
+    installed any more (``LookupError``) raises where it is used. Equal to the instance, accepted wherever one is,
+    and written back without a query.
     """
 
     def __init__(self, label: str, pk: Any, alias: str | None = None) -> None:
@@ -24,7 +24,7 @@ class ModelReference(SimpleLazyObject):  # type: ignore[type-arg]
         self.__dict__["_stored"] = (label, pk, alias)
 
     def __hash__(self) -> int:
-        return hash(self.__dict__["_stored"][1])  # as Model does, without a query
+        return hash(self.__dict__["_stored"][1])  # as Model does
 
     def __repr__(self) -> str:
         label, pk, _ = self.__dict__["_stored"]
@@ -41,21 +41,21 @@ class ModelReference(SimpleLazyObject):  # type: ignore[type-arg]
 
 
 def _fetch(label: str, pk: Any, alias: str | None) -> Model:
-    # Not the default manager: it may hide rows.
+    # The default manager may hide rows.
     manager = apps.get_model(label)._base_manager
     instance: Model = (manager.using(alias) if alias else manager).get(pk=pk)
     return instance
 
 
 class _NoSuchAttribute(PayloadError, AttributeError):
-    """Also an ``AttributeError``, since Django, copy and pickle ask any value whether it has some."""
+    """Also an ``AttributeError``, since Django, copy and pickle probe attributes of any value."""
 
 
 class Unreadable:
     """A stored value that this code cannot read. Using it raises; writing it back changes nothing.
 
-    It may come from a newer version of this package, or from a hand-made row. Raising when the row is
-    read would take whole lists down with it.
+    It may come from a newer version of this package, or from a manual change. Raising when the row is loaded
+    would break whole lists.
     """
 
     __slots__ = ("raw", "reason")
@@ -92,7 +92,7 @@ class Unreadable:
 
 def find_unreadable(value: Any) -> Unreadable | None:
     """Return the first part of a value that cannot be read, or None."""
-    # By type(): asking a reference for its class would fetch the row.
+    # type(), since isinstance() would fetch the row of a reference.
     if type(value) is Unreadable:
         return value
     if type(value) is dict:

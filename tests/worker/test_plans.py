@@ -71,14 +71,14 @@ def test_the_next_page_of_what_is_due_begins_where_the_last_one_ended(
 def test_what_a_process_has_in_hand() -> None:
     """Recovery: of dead processes, of processes without a row, of nobody."""
     found = plans(lambda: list(dead_processes._dead_processes("default", clock.now())), table=EXECUTIONS)
-    _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
+    _all_use(found, "geneva_execution_running", table=EXECUTIONS)
     process = Process.objects.order_by("heartbeat_at").first()
     assert process is not None
     found = plans(lambda: dead_processes._in_hand("default", Q(process_id=process.pk)))
-    _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
+    _all_use(found, "geneva_execution_running", table=EXECUTIONS)
     stuck = Q(process_id__isnull=True, started_at__lt=clock.local(clock.now() - settings.STUCK_AFTER))
     found = plans(lambda: dead_processes._in_hand("default", stuck))
-    _all_use(found, "geneva_execution_in_hand", table=EXECUTIONS)
+    _all_use(found, "geneva_execution_running", table=EXECUTIONS)
     assert len(dead_processes._in_hand("default", stuck)) == 10
 
 

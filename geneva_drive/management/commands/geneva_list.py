@@ -9,7 +9,6 @@ from django.core.management.base import CommandError, CommandParser
 from geneva_drive import clock
 from geneva_drive.management.base import MISUSE, SelectingCommand, alias_of_option, workflow_key
 from geneva_drive.management.output import show_table
-from geneva_drive.models.hero import hero_label
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.wording import activity, in_words, whole_seconds
@@ -68,7 +67,7 @@ class Command(SelectingCommand):
             {
                 "id": workflow.pk,
                 "type": workflow.type,
-                "hero": hero_label(workflow),
+                "hero": workflow.hero_label,
                 "state": str(workflow.state),
                 "step": workflow.next_step_name,
                 "when": activity(active[workflow.pk], now) if workflow.pk in active else "",

@@ -9,7 +9,6 @@ from django.forms.models import model_to_dict
 
 from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option, workflow_key
 from geneva_drive.management.output import show_timeline
-from geneva_drive.models.hero import hero_label
 from geneva_drive.models.records import Signal
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
@@ -49,7 +48,7 @@ def _value(timeline: Timeline, signals: list[Signal]) -> dict[str, Any]:
     return {
         "id": workflow.pk,
         "type": workflow.type,
-        "hero": hero_label(workflow),
+        "hero": workflow.hero_label,
         "state": str(workflow.state),
         "next_step": workflow.next_step_name,
         "explanation": explain(workflow),

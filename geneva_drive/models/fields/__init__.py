@@ -1,8 +1,7 @@
-"""The fields of our tables, in one place. Migrations name them from here."""
+"""The field classes of the tables. Migrations name them from here."""
 
 from __future__ import annotations
 
-from geneva_drive.models.fields import hero_key as _lookups  # noqa: F401 - registers them
 from geneva_drive.models.fields.hero_key import HeroKeyField
 from geneva_drive.models.fields.json import JSONColumn
 from geneva_drive.models.fields.keys import (

@@ -1,4 +1,4 @@
-"""The hero's key: integer, UUID or text, as the installed models have them."""
+"""The field for the hero's key (integer, UUID or text), and its look-ups."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _URN = "urn:uuid:"
 
 
 def cast_uuid(value: uuid.UUID, connection: BaseDatabaseWrapper) -> str:
-    """Write a UUID as text exactly as that database casts one, or joins with it find nothing."""
+    """Return a UUID as text, exactly as that database casts one; otherwise joins would find nothing."""
     return str(value) if connection.features.has_native_uuid_field else value.hex
 
 
 class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
     """A column for keys of any model: ``bigint``, ``uuid`` or text, the same for all rows.
 
-    Which one is decided when the table is made, by the kinds of keys of the installed models, or
-    the setting HERO_KEY_TYPE; from then on the column that is there decides. A key that does not fit
-    raises `HeroKeyError`; none is cast or cut.
+    The kind is decided when the table is created, by the keys of the installed models or the setting
+    HERO_KEY_TYPE; from then on the real column decides. A key that does not fit raises `HeroKeyError`; it is
+    never cast or cut.
 
     Parameters
     ----------
     kind
-        Fix the kind ("bigint", "uuid", "string"). For altering the column, not for models.
+        A fixed kind ("bigint", "uuid", "string"). For altering the column, not for models.
     """
 
     description = "The key of an instance of any model"
@@ -53,10 +53,8 @@ class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
             kwargs["kind"] = self.kind
         return name, path, args, kwargs
 
-    # The column ---------------------------------------------------------------------------------
-
     def column_on(self, connection: BaseDatabaseWrapper) -> columns.HeroColumn:
-        """Say what the column is on that connection."""
+        """Return the column on that connection."""
         if self.kind is not None:
             return columns.HeroColumn(self.kind)
         model = getattr(self, "model", None)
@@ -81,15 +79,13 @@ class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
     def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
         return self._plain_field(connection).db_parameters(connection)
 
-    # Values -------------------------------------------------------------------------------------
-
     def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
         if value is None or hasattr(value, "as_sql"):
             return value
         return self._to_column(value, connection)
 
     def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:  # noqa: ARG002
-        """Prepare a value to look for. Here the text of a key does too: addresses and forms have text."""
+        """Prepare a value for a look-up. The text of a key is accepted, since URLs and forms have text."""
         if value is None:
             return None
         kind = self.column_on(connection).kind
@@ -129,10 +125,10 @@ class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
         return text
 
     def get_db_converters(self, connection: BaseDatabaseWrapper) -> list[Any]:
-        # Asked for once a query, unlike from_db_value, which is called for each row.
+        # Called once per query, unlike from_db_value, which is called for each row.
         return [_to_uuid] if self.column_on(connection).kind == "uuid" else []
 
-    # Fixtures: JSON knows no UUIDs.
+    # Fixtures: JSON has no UUIDs.
 
     def value_to_string(self, obj: models.Model) -> str:
         value = self.value_from_object(obj)
@@ -148,7 +144,7 @@ class HeroKeyField(StablePath, models.Field):  # type: ignore[type-arg]
 
 
 def _to_uuid(value: Any, _expression: Any, _connection: BaseDatabaseWrapper) -> Any:
-    # Drivers hand out a UUID as text where the type is not native, and MariaDB's where it is.
+    # Drivers return text where the type is not native, and MariaDB's driver always does.
     return uuid.UUID(value) if isinstance(value, str) else value
 
 
@@ -166,22 +162,19 @@ class _Comparable:
     rhs: Any
 
     def _differs(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
-        """Say whether the left and the right side need a cast."""
+        """Return whether the left and the right side need a cast."""
         if not hasattr(self.rhs, "as_sql"):
             return False, False
         kind = self.lhs.output_field.column_on(connection).kind
-        try:
+        family: str | None = None
+        with contextlib.suppress(FieldError, AttributeError):  # an expression without an output field
             field = self.rhs.output_field
-            family: str | None
             if isinstance(field, HeroKeyField):
                 family = columns.FAMILY_OF_KIND[field.column_on(connection).kind]
             else:
                 family = columns.field_family(field, connection)
-        except (FieldError, AttributeError):  # an expression that does not say what it gives
-            family = None
-        return (
-            family != columns.FAMILY_OF_KIND[kind] and kind != "string"
-        ), family != columns.FAMILY_OF_KIND[kind]
+        differs = family != columns.FAMILY_OF_KIND[kind]
+        return differs and kind != "string", differs
 
     def process_lhs(self, compiler: Any, connection: BaseDatabaseWrapper, lhs: Any = None) -> Any:
         sql, params = super().process_lhs(compiler, connection, lhs)  # type: ignore[misc]
@@ -212,7 +205,7 @@ class HeroKeyIn(_Comparable, In):
 
 
 def _selecting_text(query: Query) -> Query:
-    """Copy a subquery of one column, with that column cast to text."""
+    """Return a copy of a subquery of one column, with that column cast to text."""
     copy = query.clone()
     copy.combined_queries = tuple(_selecting_text(part) for part in copy.combined_queries)
     if not copy.combined_queries:

@@ -1,4 +1,4 @@
-"""JSON, equal after the round trip on every database."""
+"""A JSON field whose values come back equal from every database, and its form field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from django.forms.fields import InvalidJSONInput
 from geneva_drive import serialization
 from geneva_drive.exceptions import PayloadError
 from geneva_drive.models import columns
-from geneva_drive.models.columns import is_mariadb
 from geneva_drive.models.fields.keys import StablePath
 
 _STORED = "$stored"
@@ -24,13 +23,12 @@ _STORED = "$stored"
 class JSONColumn(StablePath, models.JSONField):
     """A ``JSONField`` for the types of `geneva_drive.serialization`.
 
-    ``jsonb`` on PostgreSQL, ``json`` on MySQL, text without a CHECK on MariaDB and SQLite. The column
-    that is really there decides how a value is handed over and read: a text column of an older
-    installation works as it is. None is NULL, and neither ``{}`` nor ``[]``.
+    ``jsonb`` on PostgreSQL, ``json`` on MySQL, text without a CHECK on MariaDB and SQLite. The real column
+    decides how a value is written and read, so a text column works too. None is NULL.
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
-        if is_mariadb(connection):
+        if columns.is_mariadb(connection):
             return "longtext"  # json is an alias there that adds a CHECK named after the column
         return super().db_type(connection)
 
@@ -45,14 +43,14 @@ class JSONColumn(StablePath, models.JSONField):
 
     def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
         if isinstance(value, serialization.Unreadable) and isinstance(value.raw, str):
-            return value.raw  # text that is no JSON, in a text column: left as it is
+            return value.raw  # text that is not JSON, in a text column: written back unchanged
         plain = serialization.encode(value, what=self.name or "value")
         if self._storage(connection) in ("json", "jsonb") and connection.vendor == "postgresql":
             return super().get_db_prep_value(plain, connection, prepared)
         return serialization.to_text(plain)
 
     def get_db_converters(self, connection: BaseDatabaseWrapper) -> list[Any]:
-        # psycopg hands out json, unlike jsonb, parsed: its strings must not be parsed again.
+        # Django's psycopg setup returns json, unlike jsonb, parsed: its strings must not be parsed again.
         parsed = connection.vendor == "postgresql" and self._storage(connection) == "json"
         return [_decode if parsed else _load]
 
@@ -66,7 +64,7 @@ class JSONColumn(StablePath, models.JSONField):
     def formfield(self, **kwargs: Any) -> Any:
         return super().formfield(**{"form_class": JSONColumnFormField, **kwargs})
 
-    # Fixtures: what is no JSON of its own goes in an envelope.
+    # Fixtures: a value that is not plain JSON is wrapped.
 
     def value_to_string(self, obj: models.Model) -> Any:
         plain = serialization.encode(self.value_from_object(obj))
@@ -83,7 +81,7 @@ def _load(value: Any, expression: Any, _connection: BaseDatabaseWrapper) -> Any:
         return serialization.decode(value)
     loaded = serialization.loads(value)
     if isinstance(expression, KeyTransform) and isinstance(loaded, serialization.Unreadable):
-        return value  # SQLite takes a key out of the JSON as the plain text
+        return value  # SQLite returns a key of the JSON as plain text
     return loaded
 
 
@@ -92,7 +90,7 @@ def _decode(value: Any, _expression: Any, _connection: BaseDatabaseWrapper) -> A
 
 
 class JSONColumnFormField(forms.JSONField):
-    """Shows and takes the stored JSON, so that saving an untouched form changes nothing."""
+    """Shows and accepts the stored JSON, so that saving an unchanged form changes nothing."""
 
     def to_python(self, value: Any) -> Any:
         if self.disabled or value in self.empty_values or not isinstance(value, str):
@@ -131,5 +129,5 @@ class JSONColumnFormField(forms.JSONField):
 
 def _parse(text: str) -> Any:
     value = serialization.loads(text, strict=True)
-    serialization.encode(value)  # what was typed may be JSON that no database holds
+    serialization.encode(value)  # it may be JSON that a database cannot store
     return value

@@ -1,4 +1,4 @@
-"""Text that identifies: case and trailing spaces count, on every database."""
+"""Identifiers, primary keys, and the generated columns behind the unique constraints."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import (
-    BigIntegerField,
-    Case,
-    CharField,
-    F,
-    Field,
-    GeneratedField,
-    Q,
-    UUIDField,
-    Value,
-    When,
-)
+from django.db.models import Case, CharField, F, Q, Value, When
 from django.db.models.functions import Cast, Concat
 
 from geneva_drive.conf import settings
@@ -31,7 +20,7 @@ from geneva_drive.states import ACTIVE, ONGOING
 
 
 class StablePath:
-    """Mixin: migrations name ``geneva_drive.models.fields``, wherever the class is kept."""
+    """Mixin: migrations name ``geneva_drive.models.fields``, whichever module has the class."""
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
         name, _, args, kwargs = super().deconstruct()  # type: ignore[misc]
@@ -39,11 +28,11 @@ class StablePath:
 
 
 class IdentifierField(StablePath, models.CharField):  # type: ignore[type-arg]
-    """A ``CharField`` that tells "Abc", "ABC" and "Abc " apart.
+    """A ``CharField`` in which "Abc", "ABC" and "Abc " differ on every database.
 
-    SQLite and PostgreSQL do so already. The default collations of MySQL and MariaDB do not, and
-    ``utf8mb4_bin`` pads with spaces. The collation is no argument of the field, so that migrations
-    are the same for every database; a generated column inherits it from its ``output_field``.
+    The default collations of MySQL and MariaDB do not distinguish them, and ``utf8mb4_bin`` pads with spaces.
+    The collation is not an argument of the field, so that migrations are the same for every database; a
+    generated column inherits it from its ``output_field``.
     """
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
@@ -61,7 +50,7 @@ _COUNTER_BITS = 42
 
 
 def _own_uuid7() -> uuid.UUID:
-    """Make a UUID of version 7 (RFC 9562, method 1): sorted by time, and within one process by call."""
+    """Return a UUID of version 7 (RFC 9562, method 1), ordered by time and, within a process, by call."""
     global _last_millisecond, _counter
     random = int.from_bytes(os.urandom(10))
     with _lock:
@@ -69,7 +58,7 @@ def _own_uuid7() -> uuid.UUID:
         if millisecond > _last_millisecond:
             # The highest bit is left clear, so that the counter has room to count up.
             _last_millisecond, _counter = millisecond, random >> 32 & (1 << _COUNTER_BITS - 1) - 1
-        else:  # the same millisecond, or a clock that was set back
+        else:  # the same millisecond, or the clock was set back
             _counter += 1
             if _counter >> _COUNTER_BITS:
                 _last_millisecond, _counter = _last_millisecond + 1, 0
@@ -80,15 +69,14 @@ def _own_uuid7() -> uuid.UUID:
 
 
 def uuid7() -> uuid.UUID:
-    """Make a UUID whose order is the order of creation, which keeps the index of a big table compact."""
+    """Return a UUID in the order of creation, which keeps the index of a big table compact."""
     return getattr(uuid, "uuid7", _own_uuid7)()  # in the standard library from Python 3.14
 
 
 def primary_key() -> models.Field[Any, Any]:
-    """Make the primary key field of one of our tables, of the type that the setting KEY_TYPE names.
+    """Return a primary key field of the type that the setting KEY_TYPE names, read at import.
 
-    The setting is read here, which is at import; the migrations call this function too, so that
-    models and migrations agree whatever it says.
+    The migrations call this function too, so that models and migrations agree.
     """
     if settings.KEY_TYPE == "bigint":
         return models.BigAutoField(primary_key=True, serialize=False)
@@ -106,11 +94,10 @@ _CONTENT_TYPE_LENGTH = 11  # digits of a 32-bit integer, with its sign
 ONGOING_KEY_LENGTH = TYPE_LENGTH + 1 + _CONTENT_TYPE_LENGTH + 1 + STRING_LENGTH
 
 
-class GeneratedKey(StablePath, GeneratedField):
+class GeneratedKey(StablePath, models.GeneratedField):
     """A stored ``GeneratedField`` that ``check`` and ``makemigrations`` accept without a server.
 
-    Under Django 6.1 a plain one asks PostgreSQL for its version. All four databases that this
-    package supports have stored generated columns.
+    Django 6.1 asks PostgreSQL for its version. All four supported databases have stored generated columns.
     """
 
     def _check_supported(self, _databases: Any) -> list[Any]:
@@ -118,14 +105,14 @@ class GeneratedKey(StablePath, GeneratedField):
 
 
 def ongoing_key_field() -> GeneratedKey:
-    """Make ``Workflow.ongoing_key``: the text "type|content type|hero" while the hero's slot is held.
+    """Return ``Workflow.ongoing_key``: "type|content type|hero" while the workflow holds its hero's slot.
 
-    NULL for ended workflows, for those without a hero, and for those that allow others beside them.
+    NULL for workflows that have ended, have no hero, or were started with ``allow_multiple``.
     """
     return GeneratedKey(
         expression=Case(
             When(
-                # hero_id is asked for by itself: Concat makes an empty string of NULL.
+                # hero_id is checked separately: Concat turns NULL into an empty string.
                 Q(state__in=[str(state) for state in ONGOING], allow_multiple=False, hero_id__isnull=False),
                 then=Concat(
                     F("type"),
@@ -144,14 +131,14 @@ def ongoing_key_field() -> GeneratedKey:
 
 
 def active_workflow_field() -> GeneratedKey:
-    """Make ``StepExecution.active_workflow``: the workflow's key while the execution is active."""
-    output_field: Field[Any, Any] = UUIDField() if settings.KEY_TYPE == "uuid" else BigIntegerField()
+    """Return ``StepExecution.active_workflow``: the workflow's key while the execution is active."""
+    uuids = settings.KEY_TYPE == "uuid"
     return GeneratedKey(
         expression=Case(
             When(Q(state__in=[str(state) for state in ACTIVE]), then=F("workflow_id")),
             default=None,
         ),
-        output_field=output_field,
+        output_field=models.UUIDField() if uuids else models.BigIntegerField(),
         db_persist=True,
         null=True,
     )

@@ -1,4 +1,4 @@
-"""Times that are kept in UTC whatever USE_TZ says."""
+"""A datetime field that stores UTC, whatever USE_TZ is."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from geneva_drive.models.fields.keys import StablePath
 class UTCDateTimeField(StablePath, models.DateTimeField):  # type: ignore[type-arg]
     """A ``DateTimeField`` whose column holds UTC, so that differences are elapsed time.
 
-    With ``USE_TZ`` on it behaves as a ``DateTimeField``. With ``USE_TZ`` off Django writes local time,
-    and the hour that comes twice in autumn becomes one; here attributes are naive local time, with
-    ``fold`` telling the two apart, and the column is UTC all the same. Aware values are taken too.
-    Date parts in look-ups (``__date``, ``__hour``) count in UTC when ``USE_TZ`` is off.
+    With ``USE_TZ`` on it behaves like a ``DateTimeField``. With ``USE_TZ`` off Django would write local time,
+    in which one hour in autumn is ambiguous; here attributes are naive local time with ``fold``, and the column
+    is UTC. Aware values are accepted too. Date parts in look-ups (``__date``, ``__hour``) are in UTC then.
     """
 
     def get_prep_value(self, value: Any) -> Any:
         value = super().get_prep_value(value)
         if isinstance(value, datetime) and timezone.is_naive(value):
-            # fold is honoured: zoneinfo resolves it.
             value = value.replace(tzinfo=timezone.get_default_timezone())
         return value
 
@@ -34,7 +32,7 @@ class UTCDateTimeField(StablePath, models.DateTimeField):  # type: ignore[type-a
             value = self.get_prep_value(value)
         if isinstance(value, datetime) and timezone.is_aware(value):
             value = value.astimezone(UTC)
-            if connection.vendor != "postgresql":  # timestamptz is exact as it is
+            if connection.vendor != "postgresql":  # timestamptz is exact
                 return connection.ops.adapt_datetimefield_value(value.replace(tzinfo=None))
         return connection.ops.adapt_datetimefield_value(value)
 
@@ -42,7 +40,7 @@ class UTCDateTimeField(StablePath, models.DateTimeField):  # type: ignore[type-a
         if not isinstance(value, datetime):
             return value
         if connection.vendor == "postgresql":
-            return value  # the driver has turned it into the session's zone, with fold
+            return value  # the driver converts it to the session's zone, with fold
         value = value.replace(tzinfo=UTC)
         if settings.USE_TZ:
             return value
