@@ -12,16 +12,17 @@ endif
 PY := .venv/bin/python
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 
-# For `make test`, for example: make test DB="sqlite postgresql" ARGS="-k gravestone"
-DB ?= mysql mariadb postgresql sqlite
+# For `make test`, for example: make test DB="sqlite mariadb" ARGS="-k gravestone"
+DB ?=
 ARGS ?=
 
 .PHONY: help
 help:
 	@echo "make demo    watch orders go through their workflows, on SQLite"
-	@echo "make test    the whole suite, on every database and Python that this machine has"
-	@echo "             (DB=\"sqlite postgresql\" chooses databases, ARGS=\"-k word\" goes to pytest)"
-	@echo "make quick   the suite on SQLite, in one environment"
+	@echo "make test    the suite on SQLite and PostgreSQL, with the oldest Python and Django"
+	@echo "             (DB=\"sqlite mariadb\" chooses databases, ARGS=\"-k word\" goes to pytest)"
+	@echo "make test-all  the same on every database, and with the newest Python and Django too"
+	@echo "make quick   the suite on SQLite alone, without Redis and RabbitMQ"
 	@echo "make lint    ruff, mypy, the layers, the migrations"
 	@echo "make docs    the documentation, in docs/_build/html"
 	@echo "make bench   the benchmarks"
@@ -45,7 +46,11 @@ demo: system
 .PHONY: test
 test: system
 	@$(PYTHON) -m tests.environments demo test
-	@$(PY) -m tests.run --databases $(DB) -- $(ARGS)
+	@$(PY) -m tests.run $(if $(DB),--databases $(DB)) -- $(ARGS)
+
+.PHONY: test-all
+test-all:
+	@GENEVA_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 .PHONY: quick
 quick: system

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connections
 
+from tests.database_use import LEFT_TO_ANOTHER, leaves_out_the_others, touches_a_database
 from tests.servers.databases import run_directory
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def _is_controller(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # For processes that tests start: some write a module twice within the second that the time of a
+    # compiled file is precise to. This process has made up its mind before, and so have xdist's workers.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     directory = run_directory(os.environ)
     if _is_controller(config):
         # What a killed run with the same process number may have left.
@@ -39,7 +43,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(run_directory(os.environ), ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)  # after -k and -m, so that what they leave out is not counted
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if leaves_out_the_others():
+        others = [item for item in items if not touches_a_database(item)]
+        items[:] = [item for item in items if touches_a_database(item)]
+        config.stash[LEFT_TO_ANOTHER] = len(others)
+        config.hook.pytest_deselected(items=others)
     for item in items:
         only = item.get_closest_marker("only_on")
         if only is not None and DATABASE not in only.args:

@@ -12,14 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import report
+from tests import database_use, report
 from tests.environments import ROOT, Environment
 from tests.servers.databases import ALIASES, run_directory, url_variable
 from tests.servers.find import Server
 from tests.servers.login import drop_databases
 from tests.summary import Done
 
-__all__ = ["Run", "run_all"]
+__all__ = ["Run", "compile_all", "run_all"]
+
+COMPILED = ("geneva_drive", "tests", "example_project")
 
 RUN_SECONDS = 45 * 60
 INTERRUPTED_SECONDS = 20
@@ -37,11 +39,20 @@ class Run:
     database: str
     server: Server | None
     number: int
+    with_the_others: bool = True
+    """Whether the tests that touch no database run here too."""
 
     @property
     def name(self) -> str:
         """The stem of this run's databases: no other run has it, also on a server shared with others."""
         return f"geneva_{os.getpid()}_{self.number}"
+
+
+def compile_all(environments: list[Environment]) -> None:
+    """Compile the sources, so that no process that a test starts has to."""
+    for one in environments:
+        # A file that cannot be compiled is told of by the tests.
+        subprocess.run([str(one.python), "-m", "compileall", "-qq", *COMPILED], cwd=ROOT, check=False)
 
 
 def run_all(runs: list[Run], notes: Path, extra: list[str]) -> list[Done]:
@@ -73,6 +84,9 @@ def _run(run: Run, notes: Path, extra: list[str]) -> Done:
     second = "0" if run.environment.python == Path(sys.executable) else "1"
     variables = {
         **os.environ,
+        # Compiled once, not by each of the hundreds of processes that tests start.
+        "PYTHONDONTWRITEBYTECODE": "",
+        database_use.VARIABLE: "" if run.with_the_others else database_use.WITH_A_DATABASE,
         "GENEVA_TEST_DATABASE": run.database,
         "GENEVA_TEST_NAME": run.name,
         report.VARIABLE: str(note),

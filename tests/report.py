@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.database_use import LEFT_TO_ANOTHER, touches_a_database
+
 __all__ = ["Outcome", "read"]
 
 VARIABLE = "GENEVA_TEST_REPORT"
@@ -19,12 +21,17 @@ class Outcome:
     """What one run did.
 
     ``skipped`` has each test's id and reason, ``serial`` counts the tests that were left for a run alone.
+    ``without_database`` counts the tests that ran here and touch no database, ``left_to_another`` those that
+    did not, since they run elsewhere. ``seconds`` has each test's id and what it took with its fixtures.
     """
 
     passed: int = 0
     failed: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
     serial: int = 0
+    without_database: int = 0
+    left_to_another: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def read(path: Path) -> Outcome | None:
@@ -42,6 +49,8 @@ class _Reporter:
         self.outcome = Outcome()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        seconds = self.outcome.seconds
+        seconds[report.nodeid] = seconds.get(report.nodeid, 0.0) + report.duration
         # A failure in a fixture's end counts beside the test's own result.
         if report.failed:
             self.outcome.failed += 1
@@ -58,6 +67,10 @@ class _Reporter:
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self.outcome.serial += sum(1 for item in items if item.get_closest_marker("serial"))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.outcome.without_database = sum(1 for item in session.items if not touches_a_database(item))
+        self.outcome.left_to_another = session.config.stash.get(LEFT_TO_ANOTHER, 0)
 
     def pytest_sessionfinish(self) -> None:
         self.path.write_text(json.dumps(asdict(self.outcome)))
