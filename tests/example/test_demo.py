@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_processes
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEMO = [sys.executable, "-m", "example_project.demo"]
 MANAGE = [sys.executable, str(ROOT / "example_project" / "manage.py")]
@@ -20,17 +22,7 @@ SECONDS = 200
 
 
 def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return warm_processes.run(command, cwd=ROOT, env=environment, stderr=subprocess.STDOUT, timeout=SECONDS)
 
 
 def ask(program: str, environment: dict[str, str]) -> object:
