@@ -5,7 +5,7 @@ process with the arguments, environment, folder and files asked for, and runs ``
 script as the interpreter would. Nothing of geneva_drive is imported before, and no setting is read.
 
 ``GENEVA_TEST_COLD=1`` starts each process anew, as does everything that depends on the interpreter's own start:
-options before the program, another ``LD_PRELOAD``, a system that cannot fork.
+options before the program, another ``LD_PRELOAD``. On another system than Linux all are started anew.
 """
 
 from __future__ import annotations
@@ -103,6 +103,11 @@ class WarmProcess:
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
 
+    def has_stopped(self) -> bool:
+        """Whether a SIGSTOP has taken effect."""
+        # "pid (name) state …", and a name may hold anything.
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     def _look(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self._status], [], [], timeout)[0]:
             told = os.read(self._status, _STATUS.size)
@@ -118,7 +123,16 @@ class WarmProcess:
                 os.close(self._status)
 
 
-Process = subprocess.Popen[bytes] | WarmProcess
+class ColdProcess(subprocess.Popen[bytes]):
+    """A process that the interpreter started."""
+
+    def has_stopped(self) -> bool:
+        """Whether a SIGSTOP has taken effect."""
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        return os.WIFSTOPPED(status)
+
+
+Process = ColdProcess | WarmProcess
 
 
 def start(
@@ -135,7 +149,7 @@ def start(
     ``stdin``, ``stdout`` and ``stderr`` are as for ``subprocess.Popen``, but not ``PIPE``.
     """
     if _is_cold(args, env):
-        return subprocess.Popen(args, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
+        return ColdProcess(args, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
     with contextlib.ExitStack() as stack:
         files = [_descriptor(each, stack) for each in (stdin, stdout)]
         files.append(files[1] if stderr == subprocess.STDOUT else _descriptor(stderr, stack))
@@ -171,7 +185,7 @@ def run(
 
 
 def _is_cold(args: Sequence[str], env: Mapping[str, str]) -> bool:
-    if os.environ.get(COLD) == "1" or not hasattr(os, "fork") or sys.platform == "darwin":
+    if os.environ.get(COLD) == "1" or sys.platform != "linux":
         return True
     if args[0] != sys.executable or (args[1].startswith("-") and args[1] not in ("-c", "-m")):
         return True
@@ -274,8 +288,8 @@ def _become(request: dict[str, object], files: list[int], connection: socket.soc
         for descriptor in standard:
             os.close(descriptor)
         # What ends a group together is not for the one who tells of it.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        for end in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(end, signal.SIG_IGN)
         os.write(status, _STATUS.pack(os.waitpid(child, 0)[1]))
         os._exit(0)
     os.close(status)

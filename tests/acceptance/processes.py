@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.warm_processes import Process, start
+from tests.warm_processes import start
 
 __all__ = ["Child", "Launcher", "until"]
 
@@ -40,7 +40,7 @@ class Child:
     def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
         self.log = log
         with log.open("wb") as stream:
-            self.process: Process = start(command, env=environment, stdout=stream, stderr=stream)
+            self.process = start(command, env=environment, stdout=stream, stderr=stream)
 
     @property
     def pid(self) -> int:
@@ -59,12 +59,7 @@ class Child:
     def stop(self) -> None:
         """SIGSTOP, and wait until it has stopped: it may run on for a moment."""
         self.signal(signal.SIGSTOP)
-        command = ["ps", "-o", "state=", "-p", str(self.pid)]
-        until(
-            lambda: subprocess.run(command, capture_output=True, check=True).stdout.startswith(b"T"),
-            "it has stopped",
-            child=self,
-        )
+        until(self.process.has_stopped, "it has stopped", child=self)
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
