@@ -61,6 +61,18 @@ IMPORTED = (
     "uuid",
 )
 """What nearly every process of a Django project imports, and what asks for no settings."""
+OF_CELERY = (
+    "celery.app.trace",
+    "celery.apps.worker",
+    "celery.bin.celery",
+    "celery.bin.worker",
+    "celery.concurrency.prefork",
+    "celery.fixups.django",
+    "celery.worker.consumer",
+    "kombu.transport.pyamqp",
+    "kombu.transport.redis",
+)
+"""Imported beside the others by the server for ``-m celery`` alone: what no other process has, none shall find."""
 IMPORTED_IF_INSTALLED = (
     "django.db.backends.mysql.base",
     "django.db.backends.postgresql.base",
@@ -153,7 +165,7 @@ def start(
     with contextlib.ExitStack() as stack:
         files = [_descriptor(each, stack) for each in (stdin, stdout)]
         files.append(files[1] if stderr == subprocess.STDOUT else _descriptor(stderr, stack))
-        return _server().start(args, env, cwd or Path.cwd(), files)
+        return _server(args[1:3]).start(args, env, cwd or Path.cwd(), files)
 
 
 def run(
@@ -206,11 +218,11 @@ def _descriptor(given: int | IO[bytes], stack: contextlib.ExitStack) -> int:
 class _Server:
     """The process that forks, as those see it who ask it to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.warm_processes", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.warm_processes", str(theirs.fileno()), *modules],
                 cwd=Path(__file__).resolve().parent.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -237,21 +249,22 @@ class _Server:
             self._process.wait()
 
 
-_servers: list[_Server] = []
+_servers: dict[bool, _Server] = {}
 
 
-def _server() -> _Server:
-    if not _servers:
-        _servers.append(_Server())
-        atexit.register(_servers[0].stop)
-    return _servers[0]
+def _server(program: Sequence[str]) -> _Server:
+    celery = list(program) == ["-m", "celery"]
+    if celery not in _servers:
+        _servers[celery] = _Server(*(OF_CELERY if celery else ()))
+        atexit.register(_servers[celery].stop)
+    return _servers[celery]
 
 
 # -- the other side
 
 
-def _import_all() -> None:
-    for name in IMPORTED:
+def _import_all(more: Sequence[str]) -> None:
+    for name in (*IMPORTED, *more):
         import_module(name)
     for name in IMPORTED_IF_INSTALLED:
         with contextlib.suppress(Exception):
@@ -352,7 +365,7 @@ def _end(error: BaseException | None) -> NoReturn:
 def _main() -> None:
     # Nobody waits for those that tell how the others ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    _import_all()
+    _import_all(sys.argv[2:])
     gc.freeze()
     args = _serve(socket.socket(fileno=int(sys.argv[1])))
     try:
