@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connections
 
-from tests.database_use import LEFT_TO_ANOTHER, leaves_out_the_others, touches_a_database
+from tests.parts import chosen_parts, part_of
 from tests.servers.databases import run_directory
 
 if TYPE_CHECKING:
@@ -43,12 +43,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(run_directory(os.environ), ignore_errors=True)
 
 
-@pytest.hookimpl(trylast=True)  # after -k and -m, so that what they leave out is not counted
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if leaves_out_the_others():
-        others = [item for item in items if not touches_a_database(item)]
-        items[:] = [item for item in items if touches_a_database(item)]
-        config.stash[LEFT_TO_ANOTHER] = len(others)
+    chosen = chosen_parts()
+    if others := [item for item in items if part_of(item) not in chosen]:
+        items[:] = [item for item in items if part_of(item) in chosen]
         config.hook.pytest_deselected(items=others)
     for item in items:
         only = item.get_closest_marker("only_on")

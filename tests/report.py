@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.database_use import LEFT_TO_ANOTHER, touches_a_database
+from tests.parts import Part, part_of
 
 __all__ = ["Outcome", "read"]
 
@@ -21,8 +21,8 @@ class Outcome:
     """What one run did.
 
     ``skipped`` has each test's id and reason, ``serial`` counts the tests that were left for a run alone.
-    ``without_database`` counts the tests that ran here and touch no database, ``left_to_another`` those that
-    did not, since they run elsewhere. ``seconds`` has each test's id and what it took with its fixtures.
+    ``without_database`` counts those that touch no database. ``seconds`` has each test's id and what it took
+    with its fixtures.
     """
 
     passed: int = 0
@@ -30,7 +30,6 @@ class Outcome:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     serial: int = 0
     without_database: int = 0
-    left_to_another: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -69,8 +68,7 @@ class _Reporter:
         self.outcome.serial += sum(1 for item in items if item.get_closest_marker("serial"))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.outcome.without_database = sum(1 for item in session.items if not touches_a_database(item))
-        self.outcome.left_to_another = session.config.stash.get(LEFT_TO_ANOTHER, 0)
+        self.outcome.without_database = sum(1 for item in session.items if part_of(item) is Part.PLAIN)
 
     def pytest_sessionfinish(self) -> None:
         self.path.write_text(json.dumps(asdict(self.outcome)))

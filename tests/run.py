@@ -1,8 +1,8 @@
 """The suite: ``python -m tests.run``, or ``make test``; with ``GENEVA_TEST_ALL=1``, the whole matrix.
 
-Each run is one pytest process on one database in one environment. They go side by side, one for each
-core: while one waits for its server's disk or locks another computes, and every run makes its tables
-once. Tests marked ``serial`` follow, alone. Tests that touch no database run once in each environment.
+Each run is one pytest process on one database in one environment, for a part of the tests. Some go side by
+side: while one waits for its server's disk, locks or a process, another computes, and every run makes its
+tables once. Tests marked ``serial`` follow, alone. Tests that touch no database run once in each environment.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.environments import CannotBuild, Environment, environment, interpreters, prepare_newest
+from tests.parts import Part
 from tests.pytest_runs import Run, compile_all, run_all
 from tests.servers.brokers import BROKERS, Broker, broker_variable, find_broker
 from tests.servers.databases import ENGINES, url_variable
@@ -76,12 +77,16 @@ def main() -> int:
 
 
 def _runs(wanted: list[tuple[Environment, str]], servers: dict[str, Server]) -> list[Run]:
-    runs = []
-    for number, (one, database) in enumerate(wanted):
+    """Two for each database in each environment, the longest first, so that no core is idle at the end."""
+    planned: list[tuple[Environment, str, tuple[Part, ...]]] = []
+    for one, database in wanted:
         beside = [other for environment, other in wanted if environment == one]
-        with_the_others = database == min(beside, key=WITH_THE_OTHERS.index)
-        runs.append(Run(one, database, servers.get(database), number, with_the_others))
-    return runs
+        plain = (Part.PLAIN,) if database == min(beside, key=WITH_THE_OTHERS.index) else ()
+        planned += [(one, database, (Part.PROCESSES,)), (one, database, (Part.DATABASE, *plain))]
+    return [
+        Run(one, database, servers.get(database), number, parts)
+        for number, (one, database, parts) in enumerate(planned)
+    ]
 
 
 def _arguments() -> argparse.Namespace:

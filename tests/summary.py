@@ -62,16 +62,15 @@ class Done:
         outcome = self.outcome
         return f"{outcome.passed} passed, {outcome.failed} failed, {len(outcome.skipped)} skipped"
 
-    def add(self, serial: Done) -> None:
-        """Count the serial tests of the same run in."""
-        self.seconds += serial.seconds
-        self.problem = self.problem or serial.problem
-        self.outcome.passed += serial.outcome.passed
-        self.outcome.failed += serial.outcome.failed
-        self.outcome.skipped += serial.outcome.skipped
-        self.outcome.without_database += serial.outcome.without_database
-        self.outcome.left_to_another += serial.outcome.left_to_another
-        self.outcome.seconds.update(serial.outcome.seconds)
+    def add(self, other: Done) -> None:
+        """Count in another part of the tests on the same database in the same environment."""
+        self.seconds += other.seconds
+        self.problem = self.problem or other.problem
+        self.outcome.passed += other.outcome.passed
+        self.outcome.failed += other.outcome.failed
+        self.outcome.skipped += other.outcome.skipped
+        self.outcome.without_database += other.outcome.without_database
+        self.outcome.seconds.update(other.outcome.seconds)
 
 
 def summary(done: list[Done], plan: Plan, seconds: float) -> str:
@@ -102,7 +101,7 @@ def _without_database(done: list[Done]) -> list[str]:
     for environment in dict.fromkeys(one.environment for one in done):
         runs = [one for one in done if one.environment == environment]
         for one in runs:
-            left = [other for other in runs if other.outcome.left_to_another]
+            left = [other for other in runs if not other.outcome.without_database]
             if one.outcome.without_database and left:
                 others = " and ".join(LABELS[other.database] for other in left)
                 lines.append(

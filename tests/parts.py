@@ -2,6 +2,9 @@
 
 A test that touches none has the same result on every database, so the suite runs it once in each environment.
 One that is taken for such a test by mistake fails: pytest-django blocks a database that was not asked for.
+
+Of those that touch one, some wait for processes that they start, and the others keep one processor busy. A
+database's tests run in two halves, side by side, so that the ones work while the others wait.
 """
 
 from __future__ import annotations
@@ -9,14 +12,25 @@ from __future__ import annotations
 import os
 import types
 from collections.abc import Iterable
+from enum import StrEnum
 
 import pytest
 
-__all__ = ["LEFT_TO_ANOTHER", "VARIABLE", "WITH_A_DATABASE", "leaves_out_the_others", "touches_a_database"]
+__all__ = ["VARIABLE", "Part", "chosen_parts", "part_of", "touches_a_database"]
 
-VARIABLE = "GENEVA_TEST_PART"
-WITH_A_DATABASE = "database"
-"""The value with which a run leaves out the tests that touch no database."""
+VARIABLE = "GENEVA_TEST_PARTS"
+
+
+class Part(StrEnum):
+    """The parts of the suite; each test is in one of them."""
+
+    PLAIN = "plain"
+    """Touches no database."""
+    DATABASE = "database"
+    """Touches a database, and starts no process."""
+    PROCESSES = "processes"
+    """Starts processes on its database. Nothing depends on it but how long the suite takes."""
+
 
 FIXTURES = frozenset(
     {
@@ -35,13 +49,22 @@ MARKERS = ("django_db", "only_on")
 CONSTANT = "DATABASE"
 """The name in ``tests.conftest`` that tells which database is selected."""
 
-LEFT_TO_ANOTHER = pytest.StashKey[int]()
-"""In pytest's config: how many tests this run leaves to another one."""
+STARTING = frozenset({"child_environment", "driver", "launch", "quickstarted", "shop"})
+"""The fixtures of tests that start processes."""
 
 
-def leaves_out_the_others() -> bool:
-    """Whether this run is for the tests alone that touch a database."""
-    return os.environ.get(VARIABLE) == WITH_A_DATABASE
+def chosen_parts() -> set[Part]:
+    """The parts that this run is for. Raises ``ValueError`` for one that does not exist."""
+    given = os.environ.get(VARIABLE)
+    return {Part(name) for name in given.split(",")} if given else set(Part)
+
+
+def part_of(item: pytest.Item) -> Part:
+    """The part of the suite to which a test belongs."""
+    if not touches_a_database(item):
+        return Part.PLAIN
+    starts = not STARTING.isdisjoint(getattr(item, "fixturenames", ()))
+    return Part.PROCESSES if starts else Part.DATABASE
 
 
 def touches_a_database(item: pytest.Item) -> bool:
