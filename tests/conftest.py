@@ -105,13 +105,14 @@ def _flush_by_delete(self: Any, style: Any, tables: Any, **_options: Any) -> lis
 @pytest.fixture(scope="session", autouse=True)
 def _quick_flush() -> Iterator[None]:
     """Empty the tables after a transactional test as fast as they are small."""
-    if DATABASE != "postgresql":
-        yield
-        return
-    from django.db.backends.postgresql.operations import DatabaseOperations
+    # What it imports has to come after the settings are there.
+    from tests.flushing import quick_flush
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseOperations, "sql_flush", _flush_by_delete)
+    with pytest.MonkeyPatch.context() as patch, quick_flush():
+        if DATABASE == "postgresql":
+            from django.db.backends.postgresql.operations import DatabaseOperations
+
+            patch.setattr(DatabaseOperations, "sql_flush", _flush_by_delete)
         yield
 
 
