@@ -72,11 +72,12 @@ def _empty(alias: str, left: Rows) -> bool:
         transaction.atomic(using=alias),
         connection.cursor() as cursor,
     ):
-        for statement in statements:
-            cursor.execute(statement)
         for table, rows in added.items():
             for row in rows:
                 cursor.execute(f"DELETE FROM {quote(table)} WHERE id = %s", [row[0]])
+        # Last: on MySQL these end with putting the checks on again.
+        for statement in statements:
+            cursor.execute(statement)
     ContentType.objects.clear_cache()
     with _djangos_own_receivers_left_out():
         emit_post_migrate_signal(verbosity=0, interactive=False, db=alias)

@@ -122,7 +122,7 @@ def test_ctrl_c_stops_the_worker_cleanly(shop: dict[str, str]) -> None:
 
 
 def test_it_fails_when_a_workflow_does_not_end(shop: dict[str, str]) -> None:
-    program = "import sys; from example_project import demo; demo.GIVE_UP_AFTER = 3; sys.exit(demo.main())"
+    program = "import sys; from example_project import demo; demo.GIVE_UP_AFTER = 6; sys.exit(demo.main())"
 
     done = run([sys.executable, "-c", program], {**shop, "SHOP_DAY_SECONDS": "3600"})
 
