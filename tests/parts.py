@@ -49,7 +49,7 @@ MARKERS = ("django_db", "only_on")
 CONSTANT = "DATABASE"
 """The name in ``tests.conftest`` that tells which database is selected."""
 
-STARTING = frozenset({"child_environment", "driver", "launch", "quickstarted", "shop"})
+STARTING = frozenset({"away", "child_environment", "driver", "launch", "quickstarted", "shop"})
 """The fixtures of tests that start processes."""
 
 

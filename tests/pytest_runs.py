@@ -77,8 +77,8 @@ def run_all(runs: list[Run], notes: Path, extra: list[str]) -> list[Done]:
         futures = [pools[run.waits].submit(_run, run, notes, ["-m", "not serial", *extra]) for run in runs]
         done = [future.result() for future in futures]
         for run, before in zip(runs, done, strict=True):
-            if before.outcome.serial:
-                before.add(_run(run, notes, ["-m", "serial", *extra]))
+            if files := before.outcome.serial:
+                before.add(_run(run, notes, ["-m", "serial", *extra, *files]))
     except BaseException:
         for pool in pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
@@ -87,12 +87,12 @@ def run_all(runs: list[Run], notes: Path, extra: list[str]) -> list[Done]:
     finally:
         for pool in pools.values():
             pool.shutdown(wait=True)
-    together: dict[tuple[Environment, str], Done] = {}
-    for run, one in zip(runs, done, strict=True):
-        if before_it := together.get((run.environment, run.database)):
-            before_it.add(one)
+    together: dict[tuple[str, str], Done] = {}
+    for one in done:
+        if first := together.get((one.environment, one.database)):
+            first.add(one)
         else:
-            together[run.environment, run.database] = one
+            together[one.environment, one.database] = one
     return list(together.values())
 
 

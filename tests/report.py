@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts import Part, part_of
+from tests.parts import Part, chosen_parts, part_of
 
 __all__ = ["Outcome", "read"]
 
@@ -20,7 +20,7 @@ VARIABLE = "GENEVA_TEST_REPORT"
 class Outcome:
     """What one run did.
 
-    ``skipped`` has each test's id and reason, ``serial`` counts the tests that were left for a run alone.
+    ``skipped`` has each test's id and reason, ``serial`` names the files with tests that were left for a run alone.
     ``without_database`` counts those that touch no database. ``seconds`` has each test's id and what it took
     with its fixtures.
     """
@@ -28,7 +28,7 @@ class Outcome:
     passed: int = 0
     failed: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    serial: int = 0
+    serial: list[str] = field(default_factory=list)
     without_database: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -65,7 +65,13 @@ class _Reporter:
             self.outcome.skipped.append((report.nodeid, _reason(report)))
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.outcome.serial += sum(1 for item in items if item.get_closest_marker("serial"))
+        chosen = chosen_parts()
+        serial = {
+            item.nodeid.partition("::")[0]
+            for item in items
+            if item.get_closest_marker("serial") and part_of(item) in chosen
+        }
+        self.outcome.serial = sorted({*self.outcome.serial, *serial})
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.outcome.without_database = sum(1 for item in session.items if part_of(item) is Part.PLAIN)

@@ -19,11 +19,7 @@ from tests.servers.binaries import STARTERS
 from tests.servers.databases import url_variable
 from tests.servers.processes import PrivateServer
 
-# A second server on the machine, and long waits for it: not beside other tests.
-pytestmark = [
-    pytest.mark.serial,
-    pytest.mark.only_on("postgresql", "mariadb", "mysql", reason="SQLite has no server"),
-]
+pytestmark = pytest.mark.only_on("postgresql", "mariadb", "mysql", reason="SQLite has no server")
 
 START = """
 from tests.acceptance.workshop.workflows import Asking
