@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connections
 
+from tests.parts import chosen_parts, part_of
 from tests.servers.databases import run_directory
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def _is_controller(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # For processes that tests start: some write a module twice within the second that the time of a
+    # compiled file is precise to. This process has made up its mind before, and so have xdist's workers.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     directory = run_directory(os.environ)
     if _is_controller(config):
         # What a killed run with the same process number may have left.
@@ -39,7 +43,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(run_directory(os.environ), ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = chosen_parts()
+    if others := [item for item in items if part_of(item) not in chosen]:
+        items[:] = [item for item in items if part_of(item) in chosen]
+        config.hook.pytest_deselected(items=others)
     for item in items:
         only = item.get_closest_marker("only_on")
         if only is not None and DATABASE not in only.args:
@@ -97,13 +105,14 @@ def _flush_by_delete(self: Any, style: Any, tables: Any, **_options: Any) -> lis
 @pytest.fixture(scope="session", autouse=True)
 def _quick_flush() -> Iterator[None]:
     """Empty the tables after a transactional test as fast as they are small."""
-    if DATABASE != "postgresql":
-        yield
-        return
-    from django.db.backends.postgresql.operations import DatabaseOperations
+    # What it imports has to come after the settings are there.
+    from tests.flushing import quick_flush
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseOperations, "sql_flush", _flush_by_delete)
+    with pytest.MonkeyPatch.context() as patch, quick_flush():
+        if DATABASE == "postgresql":
+            from django.db.backends.postgresql.operations import DatabaseOperations
+
+            patch.setattr(DatabaseOperations, "sql_flush", _flush_by_delete)
         yield
 
 

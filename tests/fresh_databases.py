@@ -14,10 +14,14 @@ __all__ = ["fresh_database", "url"]
 
 
 @contextlib.contextmanager
-def fresh_database(suffix: str, folder: Path) -> Iterator[dict[str, Any]]:
+def fresh_database(
+    suffix: str, folder: Path, *, template: dict[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
     """Create an empty database, yield Django's description of it, and drop it.
 
-    On SQLite it is a file in ``folder``. The caller must be allowed to use the database.
+    With ``template``, another one that this function described and that nobody is connected to, it is a copy
+    of that. On SQLite it is a file in ``folder``, which the caller copies. The caller must be allowed to use
+    the database. MySQL and MariaDB know no templates.
     """
     connection = connections["default"]
     given = connection.settings_dict
@@ -28,8 +32,11 @@ def fresh_database(suffix: str, folder: Path) -> Iterator[dict[str, Any]]:
     name = f"{given['NAME']}_{suffix}"
     with _server() as cursor:
         _drop(cursor, name)
-        charset = " CHARACTER SET utf8mb4" if connection.vendor == "mysql" else ""
-        cursor.execute(f"CREATE DATABASE {connection.ops.quote_name(name)}{charset}")
+        how = " CHARACTER SET utf8mb4" if connection.vendor == "mysql" else ""
+        if template is not None:
+            assert connection.vendor == "postgresql", "only PostgreSQL has templates"
+            how = f" TEMPLATE {connection.ops.quote_name(template['NAME'])}"
+        cursor.execute(f"CREATE DATABASE {connection.ops.quote_name(name)}{how}")
     try:
         yield {**described, "NAME": name, "TEST": {**given["TEST"], "NAME": f"test_{name}", "MIRROR": None}}
     finally:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import Part, chosen_parts, part_of
+
 __all__ = ["Outcome", "read"]
 
 VARIABLE = "GENEVA_TEST_REPORT"
@@ -18,13 +20,17 @@ VARIABLE = "GENEVA_TEST_REPORT"
 class Outcome:
     """What one run did.
 
-    ``skipped`` has each test's id and reason, ``serial`` counts the tests that were left for a run alone.
+    ``skipped`` has each test's id and reason, ``serial`` names the files with tests that were left for a run alone.
+    ``without_database`` counts those that touch no database. ``seconds`` has each test's id and what it took
+    with its fixtures.
     """
 
     passed: int = 0
     failed: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    serial: int = 0
+    serial: list[str] = field(default_factory=list)
+    without_database: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def read(path: Path) -> Outcome | None:
@@ -42,6 +48,8 @@ class _Reporter:
         self.outcome = Outcome()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        seconds = self.outcome.seconds
+        seconds[report.nodeid] = seconds.get(report.nodeid, 0.0) + report.duration
         # A failure in a fixture's end counts beside the test's own result.
         if report.failed:
             self.outcome.failed += 1
@@ -57,7 +65,16 @@ class _Reporter:
             self.outcome.skipped.append((report.nodeid, _reason(report)))
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.outcome.serial += sum(1 for item in items if item.get_closest_marker("serial"))
+        chosen = chosen_parts()
+        serial = {
+            item.nodeid.partition("::")[0]
+            for item in items
+            if item.get_closest_marker("serial") and part_of(item) in chosen
+        }
+        self.outcome.serial = sorted({*self.outcome.serial, *serial})
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.outcome.without_database = sum(1 for item in session.items if part_of(item) is Part.PLAIN)
 
     def pytest_sessionfinish(self) -> None:
         self.path.write_text(json.dumps(asdict(self.outcome)))

@@ -1,8 +1,8 @@
-"""The whole suite: ``python -m tests.run``, or ``make test``.
+"""The suite: ``python -m tests.run``, or ``make test``; with ``GENEVA_TEST_ALL=1``, the whole matrix.
 
-Each run is one pytest process on one database in one environment. They go side by side, one for each
-core: while one waits for its server's disk or locks another computes, and every run makes its tables
-once. Tests marked ``serial`` follow, alone.
+Each run is one pytest process on one database in one environment, for a part of the tests. Some go side by
+side: while one waits for its server's disk, locks or a process, another computes, and every run makes its
+tables once. Tests marked ``serial`` follow, alone. Tests that touch no database run once in each environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 
 from tests.environments import CannotBuild, Environment, environment, interpreters, prepare_newest
-from tests.pytest_runs import Run, run_all
+from tests.parts import Part
+from tests.pytest_runs import Run, compile_all, run_all
 from tests.servers.brokers import BROKERS, Broker, broker_variable, find_broker
 from tests.servers.databases import ENGINES, url_variable
 from tests.servers.find import Server, find
@@ -25,7 +26,10 @@ from tests.servers.processes import CannotStart
 from tests.summary import LABELS, Plan, summary
 
 # The longest first, so that no core is idle at the end.
-ORDER = ("mysql", "mariadb", "postgresql", "sqlite")
+ORDER = ("postgresql", "mysql", "mariadb", "sqlite")
+USUAL = ("postgresql", "sqlite")
+# Where the tests run that touch no database: in the shortest run.
+WITH_THE_OTHERS = ORDER[::-1]
 ON_NEWEST = ("postgresql", "sqlite")
 # In CI, a run without these has not tested the package.
 REQUIRED_IN_CI = ("postgresql", "mariadb")
@@ -34,29 +38,32 @@ REQUIRED_IN_CI = ("postgresql", "mariadb")
 def main() -> int:
     """Find servers, run, add up. Returns the exit status."""
     arguments = _arguments()
+    everything = os.environ.get("GENEVA_TEST_ALL") == "1"
+    databases: list[str] = arguments.databases or list(ORDER if everything else USUAL)
     signal.signal(signal.SIGTERM, _terminate)
     started = time.monotonic()
     plan = Plan()
     servers: dict[str, Server] = {}
     brokers: list[Broker] = []
     try:
-        for database in arguments.databases:
+        for database in databases:
             if database != "sqlite":
                 _find(database, servers, plan)
         # One test at a time, on one database, starts what it needs by itself.
         if not arguments.quick:
             for name in BROKERS:
                 _find_broker(name, brokers, plan)
-        environments = [(environment(Path(sys.executable)), arguments.databases)]
-        if not arguments.quick:
-            environments += _newest(arguments.databases, plan)
+        environments = [(environment(Path(sys.executable)), databases)]
+        if everything and not arguments.quick:
+            environments += _newest(databases, plan)
+        compile_all([one for one, _ in environments])
         wanted = [
             (one, database)
             for database in ORDER
-            for one, databases in environments
-            if database in databases and (database in servers or database == "sqlite")
+            for one, here in environments
+            if database in here and (database in servers or database == "sqlite")
         ]
-        runs = [Run(one, database, servers.get(database), n) for n, (one, database) in enumerate(wanted)]
+        runs = _runs(wanted, servers)
         with tempfile.TemporaryDirectory(prefix="geneva-runs-") as notes:
             done = run_all(runs, Path(notes), arguments.pytest)
     finally:
@@ -69,9 +76,26 @@ def main() -> int:
     return 1 if plan.broken or not passed or any(one.failed for one in done) else 0
 
 
+def _runs(wanted: list[tuple[Environment, str]], servers: dict[str, Server]) -> list[Run]:
+    """Two for each database in each environment, the longest first, so that no core is idle at the end."""
+    planned: list[tuple[Environment, str, tuple[Part, ...]]] = []
+    for one, database in wanted:
+        beside = [other for environment, other in wanted if environment == one]
+        plain = (Part.PLAIN,) if database == min(beside, key=WITH_THE_OTHERS.index) else ()
+        planned += [(one, database, (Part.PROCESSES,)), (one, database, (Part.DATABASE, *plain))]
+    return [
+        Run(one, database, servers.get(database), number, parts)
+        for number, (one, database, parts) in enumerate(planned)
+    ]
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description="The whole suite.")
-    parser.add_argument("--databases", nargs="+", choices=sorted(ENGINES), default=list(ORDER))
+    parser.add_argument(
+        "--databases",
+        nargs="+",
+        choices=sorted(ENGINES),
+    )
     parser.add_argument("--quick", action="store_true", help="this environment alone")
     parser.add_argument("pytest", nargs="*", help="after --, for pytest")
     return parser.parse_args()

@@ -10,6 +10,19 @@ GENEVA_TEST_PREPARED           ``1``: on PostgreSQL, parameters bound by the ser
 GENEVA_TEST_USE_TZ             ``1`` (default) or ``0``
 GENEVA_TEST_SETTINGS           JSON: the dict ``GENEVA_DRIVE``
 =============================  =======================================================================
+
+Others are read by the suite itself:
+
+=============================  =======================================================================
+GENEVA_TEST_ALL                ``1``: ``make test`` runs the whole matrix, as ``make test-all`` does
+GENEVA_TEST_PARTS              of ``plain,database,processes``, the parts to run (``tests/parts.py``)
+GENEVA_TEST_ROUNDS             how often tests repeat what has to go well every time: by default 20 or 30
+                               workflows, by hand thousands
+GENEVA_TEST_COLD               ``1``: no process is forked from one that has imported Django already
+                               (``tests/warm_processes.py``)
+GENEVA_TEST_SECOND_ENVIRONMENT ``1``: tests marked ``once`` are skipped
+GENEVA_TEST_REPORT             the file in which ``tests.report`` notes what a run did
+=============================  =======================================================================
 """
 
 from __future__ import annotations

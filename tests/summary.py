@@ -9,6 +9,8 @@ from tests.report import Outcome
 
 __all__ = ["LABELS", "Done", "Plan", "summary"]
 
+SLOWEST = 20
+
 LABELS = {
     "sqlite": "SQLite",
     "postgresql": "PostgreSQL",
@@ -60,13 +62,15 @@ class Done:
         outcome = self.outcome
         return f"{outcome.passed} passed, {outcome.failed} failed, {len(outcome.skipped)} skipped"
 
-    def add(self, serial: Done) -> None:
-        """Count the serial tests of the same run in."""
-        self.seconds += serial.seconds
-        self.problem = self.problem or serial.problem
-        self.outcome.passed += serial.outcome.passed
-        self.outcome.failed += serial.outcome.failed
-        self.outcome.skipped += serial.outcome.skipped
+    def add(self, other: Done) -> None:
+        """Count in another part of the tests on the same database in the same environment."""
+        self.seconds += other.seconds
+        self.problem = self.problem or other.problem
+        self.outcome.passed += other.outcome.passed
+        self.outcome.failed += other.outcome.failed
+        self.outcome.skipped += other.outcome.skipped
+        self.outcome.without_database += other.outcome.without_database
+        self.outcome.seconds.update(other.outcome.seconds)
 
 
 def summary(done: list[Done], plan: Plan, seconds: float) -> str:
@@ -77,6 +81,8 @@ def summary(done: list[Done], plan: Plan, seconds: float) -> str:
         lines.append(f"  {one.title:{width}}  {one.counts}, {one.seconds:.0f} s")
         if one.problem:
             lines.append(f"    {one.problem}")
+    lines += _without_database(done)
+    lines += _slowest(done)
     if skipped := _skipped(done):
         lines += ["Skipped:", *skipped]
     lines += [f"Did not run: {what}: {reason}" for what, reason in plan.left_out]
@@ -87,6 +93,42 @@ def summary(done: list[Done], plan: Plan, seconds: float) -> str:
     # A part that had to run and could not is a failure, so that the last line never looks green.
     lines.append(f"{passed} passed, {failed + plan.broken} failed, {total_skipped} skipped")
     return "\n".join(lines)
+
+
+def _without_database(done: list[Done]) -> list[str]:
+    """How many tests touch no database, and where they ran."""
+    lines = []
+    for environment in dict.fromkeys(one.environment for one in done):
+        runs = [one for one in done if one.environment == environment]
+        for one in runs:
+            left = [other for other in runs if not other.outcome.without_database]
+            if one.outcome.without_database and left:
+                others = " and ".join(LABELS[other.database] for other in left)
+                lines.append(
+                    f"  {one.outcome.without_database} tests that touch no database ran once in"
+                    f" {environment}: beside those on {LABELS[one.database]}, not again beside those on {others}"
+                )
+    return lines
+
+
+def _slowest(done: list[Done]) -> list[str]:
+    """The tests that took longest, over all runs."""
+    seconds: dict[str, float] = defaultdict(float)
+    runs: dict[str, int] = defaultdict(int)
+    for one in done:
+        for test, took in one.outcome.seconds.items():
+            seconds[test] += took
+            runs[test] += 1
+    total = sum(seconds.values())
+    slowest = sorted(seconds, key=lambda test: (-seconds[test], test))[:SLOWEST]
+    if not total:
+        return []
+    share = sum(seconds[test] for test in slowest) / total
+    lines = [f"The {len(slowest)} slowest of {len(seconds)} tests, {share:.0%} of their {total:.0f} seconds:"]
+    for test in slowest:
+        times = f" in {runs[test]} runs" if runs[test] > 1 else ""
+        lines.append(f"  {seconds[test]:.1f} s{times}  {test}")
+    return lines
 
 
 def _skipped(done: list[Done]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,16 @@ def project(
     """The project of a page, as it is before the first block."""
     folder = tmp_path / "project"
     if page.begins_with == "the quickstart":
-        template, database = quickstarted
+        template, template_database = quickstarted
         # On SQLite the database is a file in it.
         shutil.copytree(template, folder)
-        begun = Project(folder, database)
-        begun.empty_the_tables()
-        if page.takes_the_workflow_for_granted:
-            begun.have_the_workflow()
-        yield begun
-        begun.close_shell()
+        with django_db_blocker.unblock(), _copy(template_database, folder) as database:
+            begun = Project(folder, database)
+            begun.use_the_database()
+            if page.takes_the_workflow_for_granted:
+                begun.have_the_workflow()
+            yield begun
+            begun.close_shell()
         return
     folder.mkdir()
     with django_db_blocker.unblock(), fresh_database("page", folder) as database:
@@ -90,6 +92,13 @@ def project(
             assert page.begins_with == "nothing"
         yield begun
         begun.close_shell()
+
+
+def _copy(database: dict[str, Any], folder: Path) -> AbstractContextManager[dict[str, Any]]:
+    """The quickstarted project's database for one page; on SQLite it was copied with its folder."""
+    if database["ENGINE"].endswith("sqlite3"):
+        return nullcontext(database)
+    return fresh_database("page", folder, template=database)
 
 
 # Some twenty processes, each of which sets up Django and many of which make tables.

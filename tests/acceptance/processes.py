@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.warm_processes import start
+
 __all__ = ["Child", "Launcher", "until"]
 
 _PATIENCE = 90.0
@@ -38,9 +40,7 @@ class Child:
     def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
         self.log = log
         with log.open("wb") as stream:
-            self.process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
-            )
+            self.process = start(command, env=environment, stdout=stream, stderr=stream)
 
     @property
     def pid(self) -> int:
@@ -55,6 +55,11 @@ class Child:
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """SIGSTOP, and wait until it has stopped: it may run on for a moment."""
+        self.signal(signal.SIGSTOP)
+        until(self.process.has_stopped, "it has stopped", child=self)
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""

@@ -171,7 +171,7 @@ def test_two_housekeepers_on_the_same_dead_rows_and_a_late_finisher(launch: Laun
     workflows = [Patient.start() for _ in range(4)]
     sleeper = launch.worker("--threads", "4", settings=settings)
     until(lambda: len(room.notes("began")) == 4, "the bodies have begun", child=sleeper)
-    sleeper.signal(signal.SIGSTOP)
+    sleeper.stop()
 
     def recovered() -> int:
         for keeper in [launch.command("geneva_housekeeping", settings=settings) for _ in range(2)]:

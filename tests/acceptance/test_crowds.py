@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 
@@ -15,8 +16,8 @@ from tests.testapp.models import Effect
 
 pytestmark = pytest.mark.serial
 
-EACH = 40
-"""Workflows that each creator starts."""
+EACH = int(os.environ.get("GENEVA_TEST_ROUNDS", "20"))
+"""Workflows that each creator starts. A few in the suite; thousands by hand."""
 
 # Threads of one process on SQLite take turns anyhow; on servers, four creators in two processes.
 CREATE = f"""

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,11 +19,7 @@ from tests.servers.binaries import STARTERS
 from tests.servers.databases import url_variable
 from tests.servers.processes import PrivateServer
 
-# A second server on the machine, and long waits for it: not beside other tests.
-pytestmark = [
-    pytest.mark.serial,
-    pytest.mark.only_on("postgresql", "mariadb", "mysql", reason="SQLite has no server"),
-]
+pytestmark = pytest.mark.only_on("postgresql", "mariadb", "mysql", reason="SQLite has no server")
 
 START = """
 from tests.acceptance.workshop.workflows import Asking
@@ -50,20 +47,30 @@ with connection.cursor() as cursor:
 """
 
 
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[PrivateServer]]:
+    """Those that were started; the last one may still run."""
+    started: list[PrivateServer] = []
+    yield started
+    for each in started:
+        each.stop()
+
+
 @pytest.fixture
-def server() -> Iterator[PrivateServer]:
-    one = STARTERS[DATABASE](None)
-    yield one
-    one.stop()
+def server(servers: list[PrivateServer]) -> PrivateServer:
+    if not servers or servers[-1].process.poll() is not None:
+        servers.append(STARTERS[DATABASE](None))
+    return servers[-1]
 
 
 @pytest.fixture
 def away(server: PrivateServer, room: Room, tmp_path: Path) -> Iterator[Launcher]:
     """Starts processes that use the private server."""
+    name = f"geneva_{uuid.uuid4().hex}"
     environment = {
         **os.environ,
         url_variable(DATABASE): server.url,
-        "GENEVA_TEST_NAMES": json.dumps({"default": "geneva_away", "other": "geneva_away"}),
+        "GENEVA_TEST_NAMES": json.dumps({"default": name, "other": name}),
     }
     launcher = Launcher(environment, tmp_path)
     launcher.python(CREATE).finish()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests import warm_processes
 from tests.docs.pages import ROOT, Block
 
 __all__ = ["Project"]
@@ -43,6 +44,36 @@ class OrderWorkflow(Workflow):
 """
 
 
+class _Shell:
+    """The process of ``session.py``, which answers each line with one."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        asked, ask = os.pipe()
+        answer, answered = os.pipe()
+        self._questions = os.fdopen(ask, "w")
+        self._answers = os.fdopen(answer)
+        self._process = warm_processes.start(
+            [sys.executable, str(ROOT / "tests" / "docs" / "session.py")],
+            cwd=folder,
+            env=environment,
+            stdin=asked,
+            stdout=answered,
+            stderr=sys.__stderr__.fileno() if sys.__stderr__ else subprocess.DEVNULL,
+        )
+        os.close(asked)
+        os.close(answered)
+
+    def ask(self, line: str) -> str:
+        self._questions.write(line + "\n")
+        self._questions.flush()
+        return self._answers.readline()
+
+    def close(self) -> None:
+        self._questions.close()
+        self._process.wait(SECONDS)
+        self._answers.close()
+
+
 class Project:
     """A folder with, sooner or later, a ``manage.py``.
 
@@ -55,7 +86,7 @@ class Project:
     def __init__(self, folder: Path, database: dict[str, Any]) -> None:
         self.folder = folder
         self._database = database
-        self._shell: subprocess.Popen[str] | None = None
+        self._shell: _Shell | None = None
         self.settings = folder / "mysite" / "settings.py"
 
     # -- what may be there before a page's first block
@@ -79,8 +110,9 @@ class Project:
         self._python("manage.py", "makemigrations", "shop")
         self._python("manage.py", "migrate")
 
-    def empty_the_tables(self) -> None:
-        self._python("manage.py", "flush", "--no-input")
+    def use_the_database(self) -> None:
+        """Let a copied project use its own database: the last word in its settings counts."""
+        self.write("mysite/settings.py", self._database_settings())
 
     def have_the_workflow(self) -> None:
         """The class that a page's commands name and its code does not declare: commands refuse what nobody has."""
@@ -113,21 +145,17 @@ class Project:
     def close_shell(self) -> None:
         shell, self._shell = self._shell, None
         if shell is not None:
-            shell.communicate(timeout=SECONDS)
+            shell.close()
 
     # -- processes
 
     def _python(self, *words: str) -> None:
-        done = subprocess.run(
+        done = warm_processes.run(
             [sys.executable, *words],
             cwd=self.folder,
             env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             timeout=SECONDS,
-            check=False,
         )
         assert done.returncode == 0, (
             f"python {shlex.join(words)} ended with {done.returncode}:\n{done.stdout}"
@@ -144,19 +172,9 @@ class Project:
 
     def _in_shell(self, request: dict[str, Any]) -> None:
         if self._shell is None:
-            self._shell = subprocess.Popen(
-                [sys.executable, str(ROOT / "tests" / "docs" / "session.py")],
-                cwd=self.folder,
-                env={**self._environment(), "DJANGO_SETTINGS_MODULE": "mysite.settings"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        assert self._shell.stdin is not None
-        assert self._shell.stdout is not None
-        self._shell.stdin.write(json.dumps(request) + "\n")
-        self._shell.stdin.flush()
-        answer = self._shell.stdout.readline()
+            environment = {**self._environment(), "DJANGO_SETTINGS_MODULE": "mysite.settings"}
+            self._shell = _Shell(self.folder, environment)
+        answer = self._shell.ask(json.dumps(request))
         assert answer, "the shell broke off"
         problem = json.loads(answer)["problem"]
         assert not problem, problem

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_processes
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEMO = [sys.executable, "-m", "example_project.demo"]
 MANAGE = [sys.executable, str(ROOT / "example_project" / "manage.py")]
@@ -20,17 +22,7 @@ SECONDS = 200
 
 
 def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return warm_processes.run(command, cwd=ROOT, env=environment, stderr=subprocess.STDOUT, timeout=SECONDS)
 
 
 def ask(program: str, environment: dict[str, str]) -> object:
@@ -130,7 +122,7 @@ def test_ctrl_c_stops_the_worker_cleanly(shop: dict[str, str]) -> None:
 
 
 def test_it_fails_when_a_workflow_does_not_end(shop: dict[str, str]) -> None:
-    program = "import sys; from example_project import demo; demo.GIVE_UP_AFTER = 3; sys.exit(demo.main())"
+    program = "import sys; from example_project import demo; demo.GIVE_UP_AFTER = 6; sys.exit(demo.main())"
 
     done = run([sys.executable, "-c", program], {**shop, "SHOP_DAY_SECONDS": "3600"})
 

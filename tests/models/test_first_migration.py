@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from django.db import IntegrityError, connections, models, transaction
 from django.utils import timezone
 
 from geneva_drive.models import Workflow, columns
+from tests import warm_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,15 +92,12 @@ call_command("migrate", "geneva_drive", "zero", database="other", verbosity=0)
 @pytest.mark.django_db(transaction=True, databases=["default", OTHER])
 def test_our_own_keys_can_be_uuids(child_environment: Callable[[], dict[str, str]], settings: Any) -> None:
     try:
-        ran = subprocess.run(
+        ran = warm_processes.run(
             [sys.executable, "-c", PROGRAM],
             env={
                 **child_environment(),
                 "GENEVA_TEST_SETTINGS": json.dumps({**settings.GENEVA_DRIVE, "KEY_TYPE": "uuid"}),
             },
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert ran.stdout.endswith("refused\n"), ran.stderr
     finally:
@@ -139,7 +136,7 @@ def test_a_new_project_is_advised_before_its_first_migrate_and_counted_as_declar
     (tmp_path / "host" / "models.py").write_text(HOST_MODELS)
 
     def manage(*arguments: str) -> str:
-        ran = subprocess.run(
+        ran = warm_processes.run(
             [sys.executable, "-m", "django", *arguments],
             env={
                 **os.environ,
@@ -147,10 +144,8 @@ def test_a_new_project_is_advised_before_its_first_migrate_and_counted_as_declar
                 "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}",
             },
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
         )
+        assert ran.returncode == 0, ran.stderr
         return ran.stdout + ran.stderr
 
     manage("makemigrations", "host")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from django.utils import timezone
 
 from geneva_drive.models import Workflow, columns
 from geneva_drive.models.hero_key_conversion import convert
+from tests import warm_processes
 from tests.columnsapp.models import IntegerHero, TextHero, UUIDHero
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def test_wrong_use_has_its_own_status(arguments: list[str]) -> None:
 def test_the_command_line_gives_the_statuses(child_environment: Callable[[], dict[str, str]]) -> None:
     def status(*arguments: str) -> int:
         command = [sys.executable, "-m", "django", "geneva_hero_key", *arguments]
-        return subprocess.run(command, env=child_environment(), capture_output=True, check=False).returncode
+        return warm_processes.run(command, env=child_environment()).returncode
 
     assert status("--json") == 0
     assert status("--to", "text") == 2

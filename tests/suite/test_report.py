@@ -45,6 +45,8 @@ def test_a_run_notes_each_result_once(tmp_path: Path) -> None:
 
     outcome = read(note)
     assert outcome is not None
+    assert outcome.without_database == 5
+    assert len(outcome.seconds) == 5
     # test_bad, the end of the fixture, and the module that cannot be imported.
     assert (outcome.passed, outcome.failed) == (2, 3)
     assert outcome.skipped == [
@@ -55,6 +57,23 @@ def test_a_run_notes_each_result_once(tmp_path: Path) -> None:
 
 def test_a_run_that_broke_off_has_no_note(tmp_path: Path) -> None:
     assert read(tmp_path / "note.json") is None
+
+
+def test_the_last_lines_name_the_slowest_tests_and_what_ran_once() -> None:
+    oldest = "Python 3.11.7, Django 5.2.1"
+    done = [
+        Done(oldest, "postgresql", "15.1", 60, Outcome(2, seconds={"a": 8.0, "b": 1.0})),
+        Done(oldest, "sqlite", "3.40.1", 30, Outcome(3, without_database=1, seconds={"a": 0.5, "c": 0.5})),
+    ]
+
+    text = summary(done, Plan(), 62).splitlines()
+
+    assert (
+        "  1 tests that touch no database ran once in Python 3.11.7, Django 5.2.1:"
+        " beside those on SQLite, not again beside those on PostgreSQL"
+    ) in text
+    begin = text.index("The 3 slowest of 3 tests, 100% of their 10 seconds:")
+    assert text[begin + 1 : begin + 4] == ["  8.5 s in 2 runs  a", "  1.0 s  b", "  0.5 s  c"]
 
 
 def test_the_last_lines_name_what_ran_what_was_skipped_and_what_did_not_run() -> None:

@@ -350,6 +350,7 @@ class TestThere(TransactionTestCase):
 """
 
 
+@pytest.mark.only_on("sqlite", reason="the kit is the same on each database; this one is made fastest")
 def test_a_project_uses_the_fixtures_with_several_workers(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["geneva_drive.testing"]\n')
     (tmp_path / "test_project.py").write_text(PROJECT_TEST)
@@ -357,7 +358,6 @@ def test_a_project_uses_the_fixtures_with_several_workers(tmp_path: Path) -> Non
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "GENEVA"))},
         "DJANGO_SETTINGS_MODULE": "tests.settings",
-        # The kit is the same on each database; this one is made fastest.
         "GENEVA_TEST_DATABASE": "sqlite",
         "GENEVA_TEST_NAME": f"geneva_project_{os.getpid()}",
         "TMPDIR": str(tmp_path),

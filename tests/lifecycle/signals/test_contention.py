@@ -21,8 +21,8 @@ from tests.testapp.models import Effect
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = int(os.environ.get("GENEVA_TEST_ROUNDS", "60"))
-"""Workflows, each with two signals that meet two gates. A few hundred in the suite; thousands by hand."""
+ROUNDS = int(os.environ.get("GENEVA_TEST_ROUNDS", "30"))
+"""Workflows, each with two signals that meet two gates. A few in the suite; thousands by hand."""
 
 
 class TwoGates(Noting):

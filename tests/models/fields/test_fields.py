@@ -19,6 +19,7 @@ from django.utils import timezone
 from geneva_drive.models import StepExecution, Workflow, fields
 from geneva_drive.models.fields import keys
 from geneva_drive.states import ACTIVE, ExecutionState
+from tests import warm_processes
 
 LOOK_ALIKES = ["Abc", "ABC", "Abc ", "äbc", "abc", "abc\t"]
 
@@ -168,7 +169,7 @@ def manage(
     (tmp_path / "host_settings.py").write_text(
         HOST_SETTINGS.format(auto_field=f"django.db.models.{auto_field}")
     )
-    return subprocess.run(
+    return warm_processes.run(
         [sys.executable, "-m", "django", *arguments],
         env={
             **os.environ,
@@ -176,9 +177,6 @@ def manage(
             "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}",
             **environment,
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 
