@@ -1,4 +1,4 @@
-"""Sphinx. ``make docs`` builds the pages; every warning is an error."""
+"""Configuration of Sphinx. ``make docs`` builds the pages and treats every warning as an error."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import django
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-# The reference is read from the package's docstrings, and models exist only in a project.
+# autodoc imports the package, and Django models can be imported only in a configured project.
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 django.setup()
 
 project = "geneva_drive"
 author = "geneva_drive contributors"
-copyright = author  # noqa: A001  # the name that Sphinx reads
+copyright = author  # noqa: A001  # Sphinx requires this name
 
 extensions = [
     "myst_parser",
