@@ -1,4 +1,4 @@
-"""What operators do to workflows, one by one, and a workflow of our own that does it to many."""
+"""The actions of operators: on one workflow, and on many by a workflow that runs in the background."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_MESSAGE = 500
 
 
 def perform(workflow: Workflow, verb: str, arguments: dict[str, Any], *, by: str, reason: str) -> None:
-    """Do one of `geneva_drive.lifecycle.allowed.RULES` to one workflow, and record who did it and why.
+    """Apply a verb of `geneva_drive.lifecycle.allowed.RULES` to a workflow, and record who did it and why.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ def perform(workflow: Workflow, verb: str, arguments: dict[str, Any], *, by: str
 def start_for_operator(
     cls: type[Workflow], hero: models.Model | None, *, using: str, by: str, reason: str
 ) -> Workflow:
-    """Start a workflow, and write down who did it and why.
+    """Start a workflow, and record who did it and why.
 
     Raises
     ------
     GenevaDriveError
-        It cannot be started; nothing was written.
+        It cannot be started. Nothing was written.
     """
     with transaction.atomic(using=using):
         workflow = cls.start(hero, using=using)
@@ -69,18 +69,18 @@ def _note(workflow: Workflow, action: str, *, by: str, reason: str, after: dict[
 
 
 class BulkAction(Workflow):
-    """Acts on one workflow after the other, by key. Its progress counts them, the refused ones among them.
+    """Takes one action on many workflows, in the order of their keys. Its progress counts the refused ones too.
 
     ``metadata`` holds the order: ``action`` and ``arguments`` (of `perform`), ``selection`` (of
-    `Selection.as_dict`), ``by``, ``reason``, ``total``; and what came of it: ``failed`` (how many were refused)
-    and ``failures`` (key and message of the first thousand, keys alone of those after them).
+    `Selection.as_dict`), ``by``, ``reason`` and ``total``. It also holds the result: ``failed`` (how many were
+    refused) and ``failures`` (the key and message of the first thousand, and the keys of the others).
     """
 
     may_proceed_without_hero = True
 
     class Meta:
         app_label = "geneva_drive"
-        verbose_name = "action on many"
+        verbose_name = "bulk action"
 
     @resumable_step
     def act(self, iteration: Any) -> None:

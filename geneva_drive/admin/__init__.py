@@ -1,4 +1,4 @@
-"""Workflows in Django's admin: a list, a page for each, an overview, and what can be done by hand."""
+"""Workflows in Django's admin: a list, a page for each, an overview, and the actions of operators."""
 
 from __future__ import annotations
 

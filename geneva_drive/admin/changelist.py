@@ -21,7 +21,6 @@ from geneva_drive.admin.filters import FILTERS, Filter
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection
-from geneva_drive.states import WorkflowState
 
 _FILTERS: dict[str, type[Filter]] = {str(each.parameter_name): each for each in FILTERS}
 _KNOWN = frozenset([*_FILTERS, *IGNORED_PARAMS, SEARCH_VAR, PAGE_VAR])
@@ -112,20 +111,15 @@ class WorkflowChangeList(ChangeList):
             self.page_num = paginator.num_pages
             super().get_results(request)
         self.is_capped = self.result_count >= MOST
-        self.result_list: Any = list(self.result_list)
-        if self.result_list:
-            _fetch_what_is_shown(self.result_list)
-
-
-def _fetch_what_is_shown(found: list[Any]) -> None:
-    using = found[0]._state.db
-    now = clock.now(using)
-    rows = StepExecution.objects.using(using).active().filter(workflow_id__in=[each.pk for each in found])
-    slim = rows.defer("error_message", "error_traceback", "cursor", "metadata", "active_workflow")
-    active = {each.workflow_id: each for each in slim}
-    paused = [each.pk for each in found if each.state == WorkflowState.PAUSED]
-    errors = Workflow.objects.using(using).filter(pk__in=paused).latest_errors()
-    for each in found:
-        each.shown_active = active.get(each.pk)
-        each.shown_error_class = errors.get(each.pk)
-        each.shown_now = now
+        found: list[Any] = list(self.result_list)
+        self.result_list: Any = found
+        using, keys = self.queryset.db, [each.pk for each in found]
+        now = clock.now(using)
+        rows = StepExecution.objects.using(using).active().filter(workflow_id__in=keys)
+        slim = rows.defer("error_message", "error_traceback", "cursor", "metadata", "active_workflow")
+        active = {each.workflow_id: each for each in slim}
+        errors = Workflow.objects.using(using).filter(pk__in=keys).latest_errors()
+        for each in found:
+            each.shown_active = active.get(each.pk)
+            each.shown_error_class = errors.get(each.pk)
+            each.shown_now = now

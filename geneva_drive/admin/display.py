@@ -25,6 +25,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from geneva_drive import clock
 from geneva_drive.admin.forms import editor_media
@@ -107,7 +108,7 @@ def as_json(value: Any) -> str:
 
 
 class ViewOnly:
-    """For an admin or inline whose rows are never edited: Django's add, change and delete permissions grant nothing."""
+    """An admin or inline that only shows rows: Django's add, change and delete permissions grant nothing."""
 
     def may(self, request: HttpRequest, permission: str) -> bool:
         return bool(request.user.has_perm(f"geneva_drive.{permission}"))
@@ -120,6 +121,15 @@ class ViewOnly:
         return False
 
     has_change_permission = has_delete_permission = has_add_permission
+
+    @admin.display(description=gettext_lazy("state"))
+    def shown_state(self, workflow: Workflow) -> str:
+        return state_pill(workflow)
+
+    @admin.display(description=gettext_lazy("started"))
+    def shown_started(self, workflow: Workflow) -> str:
+        now = getattr(workflow, "shown_now", None) or clock.now(workflow._state.db)
+        return when(workflow.created_at, now)
 
 
 class PagesAdmin(ViewOnly, admin.ModelAdmin):  # type: ignore[type-arg]

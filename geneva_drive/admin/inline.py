@@ -12,9 +12,8 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
-from geneva_drive import clock
 from geneva_drive.admin.actions import ACTIONS, Action
-from geneva_drive.admin.display import ViewOnly, state_pill, type_name, when
+from geneva_drive.admin.display import ViewOnly, type_name
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
@@ -71,17 +70,9 @@ class WorkflowInline(ViewOnly, GenericTabularInline):
         url = self._url("geneva_drive_workflow_change", workflow.pk)
         return text if url is None else format_html('<a href="{}">{}</a>', url, text)
 
-    @admin.display(description=_("state"))
-    def shown_state(self, workflow: Workflow) -> str:
-        return state_pill(workflow)
-
     @admin.display(description=_("why"))
     def shown_why(self, workflow: Workflow) -> str:
         return explain(workflow) if workflow.is_ongoing else "-"
-
-    @admin.display(description=_("started"))
-    def shown_started(self, workflow: Workflow) -> str:
-        return when(workflow.created_at, clock.now(workflow._state.db))
 
     @admin.display(description=_("actions"))
     def shown_actions(self, workflow: Workflow) -> str:

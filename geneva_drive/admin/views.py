@@ -52,7 +52,7 @@ def act_on_one(model_admin: PagesAdmin, request: HttpRequest, object_id: str, na
     using = str(workflow._state.db)
     back = _return_address(request) or model_admin.url_of(workflow)
     form = action.make_form(request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid():
+    if form.is_valid():
         done, failed = act_on([workflow.pk], action, form, by=request.user.get_username(), using=using)
         if done:
             messages.success(request, _("%(action)s: done.") % {"action": action.title})
@@ -100,7 +100,7 @@ def ask_many(
     # Workflows added from now on were not counted, and are left alone.
     newest = matching.order_by("-pk").values_list("pk", flat=True).first()
     counted = matching.filter(pk__lte=newest) if newest is not None else matching.none()
-    return _ask(model_admin, request, action, counted, query=query, up_to=newest, across=True)
+    return _ask(model_admin, request, action, counted, query=query, up_to=newest)
 
 
 def act_on_many(model_admin: PagesAdmin, request: HttpRequest, name: str) -> HttpResponseBase:
@@ -116,9 +116,9 @@ def act_on_many(model_admin: PagesAdmin, request: HttpRequest, name: str) -> Htt
         (newest,) = _keys([request.POST.get("up_to", "")])
         selection = selection_of(QueryDict(query), using, up_to=newest)
         if form.is_valid():
-            return _in_the_background(model_admin, request, action, form, selection, using)
+            return _in_the_background(model_admin, request, action, form, selection)
         chosen = selection.apply(rows, using)
-        return _ask(model_admin, request, action, chosen, query=query, up_to=newest, across=True, form=form)
+        return _ask(model_admin, request, action, chosen, query=query, up_to=newest, form=form)
     chosen = rows.filter(pk__in=_keys(request.POST.getlist(ACTION_CHECKBOX_NAME)))
     if not form.is_valid():
         return _ask(model_admin, request, action, chosen, query=query, form=form)
@@ -148,9 +148,9 @@ def _ask(
     *,
     query: str,
     up_to: Any = None,
-    across: bool = False,
     form: ReasonForm | None = None,
 ) -> HttpResponseBase:
+    """Return the page that asks. With ``up_to``, the newest key that was counted, it asks about all that match."""
     rows = chosen.order_by("pk")
     count = rows.count()
     form = form or action.make_form()
@@ -165,10 +165,9 @@ def _ask(
         action=action,
         form=form,
         count=count,
-        across=across,
         up_to=up_to,
         query=query,
-        keys=[] if across else list(rows.values_list("pk", flat=True)),
+        keys=[] if up_to is not None else list(rows.values_list("pk", flat=True)),
         checkbox=ACTION_CHECKBOX_NAME,
         listed=list(rows.defer("metadata", "job_options")[:LISTED]),
         unlisted=max(0, count - LISTED),
@@ -180,13 +179,9 @@ def _ask(
 
 
 def _in_the_background(
-    model_admin: PagesAdmin,
-    request: HttpRequest,
-    action: Action,
-    form: ReasonForm,
-    selection: Selection,
-    using: str,
+    model_admin: PagesAdmin, request: HttpRequest, action: Action, form: ReasonForm, selection: Selection
 ) -> HttpResponseBase:
+    using = model_admin.alias(request)
     bulk = BulkAction.start(
         using=using,
         metadata={
@@ -285,7 +280,7 @@ def start(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponseBase:
     model_admin.require(request, "start_workflow")
     using = model_admin.alias(request)
     form = StartForm(request.POST if request.method == "POST" else None, using=using)
-    if request.method == "POST" and form.is_valid():
+    if form.is_valid():
         values, by = form.cleaned_data, request.user.get_username()
         try:
             workflow = start_for_operator(

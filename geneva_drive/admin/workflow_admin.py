@@ -18,7 +18,7 @@ from geneva_drive import clock
 from geneva_drive.admin import overview, views
 from geneva_drive.admin.actions import ACTIONS, Action
 from geneva_drive.admin.changelist import CappedPaginator, WorkflowChangeList
-from geneva_drive.admin.display import PagesAdmin, hero_link, pill, state_pill, type_name, when
+from geneva_drive.admin.display import PagesAdmin, hero_link, pill, type_name, when
 from geneva_drive.admin.filters import FILTERS
 from geneva_drive.admin.workflow_page import workflow_page
 from geneva_drive.definition.registry import registry
@@ -44,7 +44,7 @@ def _bulk(action: Action) -> Callable[[Any, HttpRequest, Any], HttpResponseBase]
 class WorkflowAdmin(PagesAdmin):
     """Register it on a site of your own to have workflows there."""
 
-    list_display = ("shown_workflow", "shown_hero", "shown_state", "shown_step", "shown_due", "shown_age")
+    list_display = ("shown_workflow", "shown_hero", "shown_state", "shown_step", "shown_due", "shown_started")
     list_display_links = None
     show_facets = admin.ShowFacets.NEVER  # each would count all rows
     list_filter = FILTERS
@@ -101,10 +101,6 @@ class WorkflowAdmin(PagesAdmin):
     def shown_hero(self, workflow: Workflow) -> str:
         return hero_link(workflow, self.admin_site)
 
-    @admin.display(description=_("state"))
-    def shown_state(self, workflow: Workflow) -> str:
-        return state_pill(workflow)
-
     @admin.display(description=_("step"))
     def shown_step(self, workflow: Workflow) -> str:
         name, error = workflow.next_step_name, getattr(workflow, "shown_error_class", None)
@@ -128,11 +124,6 @@ class WorkflowAdmin(PagesAdmin):
             return activity(execution, now)
         is_late = now - clock.utc(execution.scheduled_for) > timedelta(seconds=1)
         return pill("failed", activity(execution, now)) if is_late else when(execution.scheduled_for, now)
-
-    @admin.display(description=_("started"))
-    def shown_age(self, workflow: Workflow) -> str:
-        now = getattr(workflow, "shown_now", None) or clock.now(workflow._state.db)
-        return when(workflow.created_at, now)
 
     def get_urls(self) -> list[URLPattern]:
         def wrap(view: Callable[..., HttpResponseBase]) -> Any:

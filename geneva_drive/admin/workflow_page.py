@@ -308,7 +308,7 @@ def _operator_action(action: OperatorAction, now: datetime) -> dict[str, Any]:
 
 
 def _bulk(model_admin: PagesAdmin, workflow: Workflow) -> dict[str, Any] | None:
-    """Return the progress and failures of an action on many workflows, if this one is such an action."""
+    """Return what a bulk action does and which workflows refused it; None for any other workflow."""
     if not isinstance(workflow, BulkAction) or not isinstance(workflow.metadata, dict):
         return None
     order = workflow.metadata

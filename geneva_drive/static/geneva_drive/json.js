@@ -1,4 +1,6 @@
-/* Turns JSON on the page into django-json-widget's editor. Without it, the text stays as it is. */
+/* Turns JSON on the page into the editor that django-json-widget ships. Where it is not installed, JSON stays text.
+
+   Its own widget cannot be used under `default-src 'self'`: its template has an inline script and inline styles. */
 "use strict";
 (() => {
   const editorAddress = document.currentScript.dataset.editor;
@@ -7,12 +9,12 @@
     try {
       return JSON.parse(text);
     } catch (error) {
-      return undefined; /* stays text, for its author to mend */
+      return undefined; /* not JSON: leave it as text, for its author to fix */
     }
   };
 
-  /* The editor adds a style element of its own as it loads, for a choice of colours that we do not offer. A strict
-     Content-Security-Policy refuses it and complains, so until it has loaded such an element comes to nothing. */
+  /* While it loads, the editor adds a style element for its colour picker, which we do not offer. A strict
+     Content-Security-Policy refuses that and logs an error, so the editor gets an inert element instead. */
   const load = (then) => {
     const create = Document.prototype.createElement;
     document.createElement = (name, ...rest) =>
@@ -45,7 +47,7 @@
         try {
           textarea.value = editor.getText();
         } catch (error) {
-          /* half-written; the server says what is wrong */
+          /* incomplete; the server will say what is wrong */
         }
       },
     });

@@ -1,4 +1,4 @@
-/* A page that is reloaded comes back where it was: the same details open, the same lines in sight. */
+/* After a reload, opens the same details and scrolls to the same place. */
 "use strict";
 (() => {
   const key = `geneva_drive:${location.pathname}`;
