@@ -1,10 +1,12 @@
-"""What this code would do to the workflows that are in flight: to be asked before it is deployed.
+"""Predict, before a deploy, what this code would do to the workflows in flight.
 
-Run with the new code against the live database. It only reads.
+Run it with the new code against the live database. It only reads.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +31,9 @@ class Effect:
     kind
         "undeclared", "deferred", "repeated", "skipped" or "deletable".
     step
-        None where the whole class is meant.
+        None if it concerns the whole class.
     workflows
-        How many are concerned.
+        The number of workflows that it concerns.
     message, hint
         Whole sentences.
     """
@@ -46,67 +48,61 @@ class Effect:
 
 @dataclass(frozen=True)
 class Predeploy:
-    """Everything that was found, by severity."""
+    """All effects, the worst first."""
 
     effects: list[Effect] = field(default_factory=list)
 
     def of(self, kind: str) -> list[Effect]:
+        """Return the effects of one kind."""
         return [effect for effect in self.effects if effect.kind == kind]
 
     @property
-    def strands(self) -> bool:
-        """Whether a workflow would come to a halt that only a person can end."""
+    def has_undeclared(self) -> bool:
+        """Whether a workflow would pause until a person resumes it."""
         return bool(self.of("undeclared"))
 
     @property
-    def warns(self) -> bool:
-        """Whether something would be deferred or done a second time."""
+    def has_warnings(self) -> bool:
+        """Whether a step would be deferred or repeated."""
         return bool(self.of("deferred") or self.of("repeated"))
 
 
 def look_ahead(using: str | None = None) -> Predeploy:
     """Compare this code with the ongoing workflows of a database."""
     alias = using or router.db_for_read(Workflow)
-    effects: list[Effect] = []
-    effects += _undeclared(alias)
-    effects += _repeated(alias)
-    effects += _gravestones(alias)
-    return Predeploy(effects)
+    return Predeploy([*_undeclared(alias), *_repeated(alias), *_gravestones(alias)])
 
 
-def _undeclared(alias: str) -> list[Effect]:
-    effects = []
+def _undeclared(alias: str) -> Iterator[Effect]:
     for found in undeclared_in_flight(alias):
-        # A body that runs now is old code's: that code finishes it, and only what follows is ours.
+        if found.step:
+            stand, run = f"at the step {found.step!r}", f"the step {found.step!r}"
+            hint = (
+                f"Leave a gravestone, {found.step} = removed_step(), or name the step that replaced it: "
+                f'formerly=["{found.step}"].'
+            )
+        else:
+            stand, run = "of this class", "a step of this class"
+            hint = (
+                "Keep the class until its workflows have ended, add it to the former_types of another class, or "
+                f"cancel them: geneva_cancel --type {found.type}."
+            )
+        # A step that runs now is finished by the old code.
         running = found.states.get(WorkflowState.PERFORMING, 0)
         stopped = found.workflows - running
-        hint = (
-            f"Leave a gravestone, {found.step} = removed_step(), or name the step that took its place: "
-            f'formerly=["{found.step}"].'
-            if found.step
-            else "Keep the class until its workflows have ended, name it in another one's former_types, or cancel "
-            f"them: geneva_cancel --type {found.type}."
-        )
         if stopped:
-            message = (
-                f"{stopped} stand at the step {found.step!r}, which this code does not declare: they would pause."
-                if found.step
-                else f"{stopped} are of this class, which this code does not declare: they would pause."
-            )
-            effects.append(Effect("undeclared", found.type, found.step, stopped, message, hint))
+            message = f"{stopped} are {stand}, which this code does not declare: they would pause."
+            yield Effect("undeclared", found.type, found.step, stopped, message, hint)
         if running:
-            what = f"the step {found.step!r}" if found.step else "a step of this class"
             message = (
-                f"{running} perform {what} now, which this code does not declare: old workers finish it; should "
-                "one die in the middle, recovery waits for the grace and then pauses."
+                f"{running} are running {run}, which this code does not declare: old workers finish it. If such a "
+                "worker dies first, the workflow is deferred for UNDEFINED_STEP_GRACE and then pauses."
             )
-            effects.append(Effect("deferred", found.type, found.step, running, message, hint))
-    return effects
+            yield Effect("deferred", found.type, found.step, running, message, hint)
 
 
-def _repeated(alias: str) -> list[Effect]:
-    """Completed steps that stand behind the point where their workflow stands: moved there, or gone back."""
-    effects = []
+def _repeated(alias: str) -> Iterator[Effect]:
+    """Find completed steps that come after the step where their workflow is now."""
     for cls in sorted(registry.all(), key=lambda each: each._geneva.label):
         order = {name: place for place, name in enumerate(cls.steps.names)}
         done = StepExecution.objects.using(alias).filter(
@@ -116,39 +112,31 @@ def _repeated(alias: str) -> list[Effect]:
             state=ExecutionState.COMPLETED,
             outcome=Outcome.SUCCESS,
         )
-        again: dict[str, int] = {}
+        again: Counter[str] = Counter()
         pairs: Any = done.order_by().values_list("workflow__next_step_name", "step_name")
         for pointed, name, count in pairs.annotate(Count("workflow", distinct=True)):
-            stands, completed = cls.steps.resolve(pointed), cls.steps.resolve(name)
-            if stands is None or completed is None or completed.removed or completed.name == stands.name:
+            current, completed = cls.steps.resolve(pointed), cls.steps.resolve(name)
+            if current is None or completed is None or completed.removed:
                 continue
-            if order[completed.name] > order[stands.name]:
-                again[completed.name] = again.get(completed.name, 0) + count
-        effects += [
-            Effect(
+            if order[completed.name] > order[current.name]:
+                again[completed.name] += count
+        for name, count in again.items():
+            yield Effect(
                 "repeated",
                 cls._geneva.label,
                 name,
                 count,
-                f"{count} have completed {name!r}, which now comes after the step where they stand: it would run "
-                "a second time.",
-                "Leave the step where it was, skip it when its work is done (skip_if), or let those workflows "
-                "pass first. Workflows that were resumed at an earlier step by hand are counted, too.",
+                f"{count} have completed {name!r}, which now comes after the step where they are: it would run again.",
+                "Leave the step where it was, skip it when its work is done (skip_if), or deploy after those workflows "
+                "have passed it. This also counts workflows that were resumed at an earlier step.",
             )
-            for name, count in again.items()
-        ]
-    return effects
 
 
-def _gravestones(alias: str) -> list[Effect]:
-    effects = []
+def _gravestones(alias: str) -> Iterator[Effect]:
     for found in removed_steps_in_flight(alias):
         if found.landing:
-            message = (
-                f"{found.landing} stand at the gravestone {found.step!r}: it is skipped, and they go on."
-            )
-            effects.append(Effect("skipped", found.type, found.step, found.landing, message))
+            message = f"{found.landing} are at the gravestone {found.step!r}: they skip it and continue."
+            yield Effect("skipped", found.type, found.step, found.landing, message)
         if found.can_be_deleted:
-            message = f"No row in flight refers to the gravestone {found.step!r} any more: it can be deleted."
-            effects.append(Effect("deletable", found.type, found.step, 0, message))
-    return effects
+            message = f"No row in flight refers to the gravestone {found.step!r}: you can delete it."
+            yield Effect("deletable", found.type, found.step, 0, message)

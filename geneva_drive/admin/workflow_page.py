@@ -18,7 +18,15 @@ from geneva_drive.models.records import OperatorAction, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
-from geneva_drive.reports.history import Chain, Progress, Timeline, TimelineStep, chains, duration_of, tell
+from geneva_drive.reports.history import (
+    Chain,
+    Progress,
+    Timeline,
+    TimelineStep,
+    chains,
+    duration_of,
+    timeline_of,
+)
 from geneva_drive.reports.wording import MARKS, in_words, relative, whole_seconds
 from geneva_drive.states import ExecutionState, SignalState, WorkflowState
 from geneva_drive.workflows import BulkAction
@@ -29,7 +37,7 @@ _LONGEST_MESSAGE = 120
 
 def workflow_page(model_admin: PagesAdmin, request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
     """Return the context of the page."""
-    timeline = tell(workflow)
+    timeline = timeline_of(workflow)
     now = clock.now(workflow._state.db)
     signals = list(
         Signal.objects.using(workflow._state.db)

@@ -1,4 +1,4 @@
-"""What is in flight, how far it is, and what this code would strand."""
+"""Reports about workflows: counts, waits, undeclared steps, histories and explanations. They only read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Parts of sentences that stand for themselves: moments, people, errors."""
+"""`explain`: a sentence that says why a workflow is where it is, and what happens next."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -20,332 +19,251 @@ from geneva_drive.states import ENDED, ExecutionState, Outcome, WorkflowState
 
 _LONGEST_ERROR = 300
 
-
-def by_whom(action: OperatorAction) -> str:
-    words = {"actor": action.actor, "reason": action.reason}
-    if action.actor:
-        return (_("by %(actor)s (%(reason)s)") if action.reason else _("by %(actor)s")) % words
-    return (_("by hand (%(reason)s)") if action.reason else _("by hand")) % words
-
-
-def error_in_a_line(execution: StepExecution) -> str:
-    """Return class and message in one line, without the full stop: the sentence around them has its own."""
-    message = " ".join((execution.error_message or "").split())
-    text = f"{execution.error_class}: {message}" if message else str(execution.error_class)
-    return text[:_LONGEST_ERROR].removesuffix(".")
-
-
-def with_reason(sentence: str, execution: StepExecution) -> str:
-    notes = execution.metadata if isinstance(execution.metadata, dict) else {}
-    return f"{sentence.removesuffix('.')} ({notes['reason']})." if notes.get("reason") else sentence
-
-
-def in_progress(
-    execution: StepExecution, asked: OperatorAction | None, *, pausing: bool, now: datetime
-) -> str:
-    """Return where a step is in progress and what follows.
-
-    Parameters
-    ----------
-    asked
-        The latest pause by hand, if there was one: told when ``pausing``.
-    pausing
-        Whether a pause waits for the end of the step.
-    """
-    told: dict[str, Any] = {"step": execution.step_name, "since": exact(execution.started_at)}
-    if execution.process_id is None:
-        assert execution.started_at is not None
-        told["stuck"] = exact(clock.utc(execution.started_at) + settings.STUCK_AFTER)
-        return (
-            _(
-                "Its step '%(step)s' is in progress since %(since)s in a process that is not known, and will "
-                "be recovered after %(stuck)s."
-            )
-            % told
-        )
-    process = Process.objects.using(execution._state.db).filter(pk=execution.process_id).first()
-    if process is None:
-        return (
-            _(
-                "Its step '%(step)s' is in progress since %(since)s in a process that is gone, and will be "
-                "recovered by the next housekeeping."
-            )
-            % told
-        )
-    beat = clock.utc(process.heartbeat_at)
-    told |= {
-        "host": process.hostname,
-        "pid": process.pid,
-        "beat": exact(beat),
-        "dead": exact(beat + settings.LEASE),
-        "who": by_whom(asked) if asked is not None else "",
-    }
-    return _in_process(process, pausing=pausing, by_somebody=asked is not None, now=now) % told
-
-
-def _in_process(process: Process, *, pausing: bool, by_somebody: bool, now: datetime) -> str:
-    beat = clock.utc(process.heartbeat_at)
-    if process.heartbeat_at < process.started_at:
-        # What a forced exit writes, so that nobody waits for the lease. No beat was ever then.
-        return _(
-            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which was made to end "
-            "before its steps did: it will be recovered by the next housekeeping."
-        )
-    if beat + settings.LEASE <= now:
-        return _(
-            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which has not "
-            "beaten since %(beat)s and is held for dead: it will be recovered by the next housekeeping."
-        )
-    if now - beat > settings.LEASE / 2:
-        return _(
-            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which has not "
-            "beaten since %(beat)s; unless it beats, it will be recovered after %(dead)s."
-        )
-    if not pausing:
-        return _(
-            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s, which is alive."
-        )
-    if not by_somebody:
-        return _(
-            "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
-            "after that step."
-        )
-    return _(
-        "Its step '%(step)s' is in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
-        "after that step %(who)s."
-    )
-
-
-def retried(execution: StepExecution, ended: StepExecution | None) -> str | None:
-    """Return a sentence about the attempt before if a crash ended it. ``ended``: the latest that has ended."""
-    if ended is None or ended.outcome != Outcome.RECOVERED:
-        return None
-    told = {"number": execution.crashes + execution.reattempts + 1, "time": exact(ended.finished_at)}
-    return (
-        _(
-            "It is attempt %(number)s in a row: the one before it was recovered at %(time)s, since its process had "
-            "died."
-        )
-        % told
-    )
-
-
 _STOPPING = (Outcome.FAILED, Outcome.WORKFLOW_PAUSED, Outcome.RECOVERED)
-"""Outcomes after which a workflow may be paused by what happened in a step."""
+"""Outcomes of a step that can leave its workflow paused."""
 
 
 def explain(workflow: Workflow) -> str:
-    """Return one sentence that says why ``workflow`` is where it is and what will move it on.
+    """Return one sentence that says why ``workflow`` is where it is and what happens next.
 
-    A second one follows when its step runs again after a crash. In the language that is active. Looked up anew: the
-    instance may be older than its row. A handful of queries by key.
+    A second sentence follows when its step runs again after a crash. The active language is used. The row is read
+    again, since the instance may be older: a handful of queries by key.
 
     Raises
     ------
     TypeError
-        It was given something else, a key for example.
+        It is not a workflow, but for example a key.
     ValueError
         The workflow has never been saved.
     """
     if not isinstance(workflow, Workflow):
         raise TypeError(
-            f"explain() takes a workflow, not {workflow!r}. One with a known key is Workflow.objects.get(pk=...)."
+            f"explain() takes a workflow, not {workflow!r}. If you have a key, use Workflow.objects.get(pk=...)."
         )
     if workflow._state.db is None:
         raise ValueError(
-            f"explain() takes a workflow that is in the database, and this {type(workflow).__name__} has not been "
-            "saved. start() returns one that is, Workflow.objects.get(pk=...) another."
+            f"explain() takes a workflow from the database, and this {type(workflow).__name__} has not been saved. "
+            "Use start(), or Workflow.objects.get(pk=...)."
         )
     using = alias_of(workflow)
     current = type(workflow)._base_manager.using(using).filter(pk=workflow.pk).first()
     if current is None:
-        return _("Workflow %(key)s is gone: its row has been deleted.") % {"key": workflow.pk}
-    return _Explanation(current, using).sentence()
+        return _("Workflow %(key)s no longer exists: its row was deleted.") % {"key": workflow.pk}
+    return _Explanation(current, using).text()
 
 
 class _Explanation:
-    """Whole sentences, never put together from halves: other languages have other orders."""
+    """Chooses a sentence and collects its words.
+
+    Sentences are whole, and never joined from parts: other languages have another word order.
+    """
 
     def __init__(self, workflow: Workflow, using: str) -> None:
         self.workflow = workflow
         self.using = using
         self.now = clock.now(using)
+        self.executions = workflow.executions.db_manager(using)
+        self.words: dict[str, Any] = {"time": exact(workflow.transitioned_at)}
+        self.reason = ""
+        self.second_sentence = ""
 
-    def sentence(self) -> str:
+    def text(self) -> str:
+        sentence = self._sentence() % self.words
+        if self.reason:
+            sentence = f"{sentence.removesuffix('.')} ({self.reason})."
+        return f"{sentence} {self.second_sentence}" if self.second_sentence else sentence
+
+    def _sentence(self) -> str:
         state = WorkflowState(self.workflow.state)
+        self.words["state"] = state.label
         if state in ENDED:
-            return _("It has ended: it was %(state)s at %(time)s.") % {
-                "state": state.label,
-                "time": exact(self.workflow.transitioned_at),
-            }
+            return _("It has ended: it was %(state)s at %(time)s.")
+        execution = self.executions.filter(active_workflow=self.workflow.pk).first()
         if state == WorkflowState.PAUSED:
-            return self._paused()
-        execution = self._active()
+            return self._paused(has_active=execution is not None)
         if execution is None:
             return _(
-                "It is %(state)s and has no execution that could move it, which should not be: cancel it and "
-                "start another one."
-            ) % {"state": state.label}
+                "It is %(state)s and has no active execution, which should not happen: cancel it and start another "
+                "one."
+            )
+        self.words |= {
+            "step": execution.step_name,
+            "queue": execution.queue,
+            "due": exact(execution.scheduled_for),
+            "since": exact(execution.started_at),
+        }
         if state == WorkflowState.PERFORMING:
             return self._performing(execution)
-        return self._ready(execution)
+        return self._undeclared(execution) or self._ready(execution)
 
-    def _active(self) -> StepExecution | None:
-        rows = self.workflow.executions.db_manager(self.using).filter(active_workflow=self.workflow.pk)
-        execution: StepExecution | None = rows.first()
-        return execution
-
-    # -- ready
-
-    def _ready(self, execution: StepExecution) -> str:
-        missing = self._missing_code(execution)
-        if missing:
-            return missing
-        if execution.state == ExecutionState.WAITING:
-            return self._waiting(execution)
-        due = clock.utc(execution.scheduled_for)
-        words = {"step": execution.step_name, "due": exact(due), "queue": execution.queue}
-        if due > self.now:
-            return _("Its step '%(step)s' is not due until %(due)s.") % words
-        if dispatch.configured_dispatcher().remembers:
-            return self._dispatched(execution, words)
-        if not self._is_served(execution.queue):
-            return (
-                _(
-                    "Its step '%(step)s' has been due since %(due)s, and no live process serves the queue "
-                    "'%(queue)s': start a worker for it."
-                )
-                % words
-            )
-        return (
-            _(
-                "Its step '%(step)s' has been due since %(due)s, and waits for a free worker on the queue "
-                "'%(queue)s'."
-            )
-            % words
-        )
-
-    def _missing_code(self, execution: StepExecution) -> str | None:
-        workflow, geneva = self.workflow, type(self.workflow)._geneva
-        if not geneva.is_startable:
+    def _undeclared(self, execution: StepExecution) -> str:
+        workflow = self.workflow
+        if not type(workflow)._geneva.is_startable:
             what = _("This code declares no workflow class '%(type)s'")
         elif type(workflow).steps.resolve(execution.step_name) is None:
             what = _("This code declares no step '%(step)s' in %(type)s")
         else:
-            return None
-        what %= {"type": workflow.type, "step": execution.step_name}
+            return ""
+        self.words["what"] = what % {"type": workflow.type, "step": execution.step_name}
         if execution.deferred_since is None:
-            return _("%(what)s, so it stays where it is until code runs that does.") % {"what": what}
+            return _("%(what)s: it stays where it is until a worker runs code that declares it.")
         until = clock.utc(execution.deferred_since) + settings.UNDEFINED_STEP_GRACE
-        words = {
-            "what": what,
-            "since": exact(execution.deferred_since),
-            "until": exact(until),
-        }
+        self.words |= {"since": exact(execution.deferred_since), "until": exact(until)}
         if until <= self.now:
-            return (
-                _(
-                    "%(what)s: it is put off since %(since)s, and pauses with the next look at it unless code runs "
-                    "that does."
-                )
-                % words
+            return _(
+                "%(what)s: it has been deferred since %(since)s, and pauses at the next attempt unless a "
+                "worker runs code that declares it."
             )
-        return (
-            _("%(what)s: it is put off since %(since)s, and pauses at %(until)s unless code runs that does.")
-            % words
+        return _(
+            "%(what)s: it has been deferred since %(since)s, and pauses at %(until)s unless a worker "
+            "runs code that declares it."
+        )
+
+    def _ready(self, execution: StepExecution) -> str:
+        if execution.state == ExecutionState.WAITING:
+            return self._waiting(execution)
+        if clock.utc(execution.scheduled_for) > self.now:
+            return _("Its step '%(step)s' is not due until %(due)s.")
+        if dispatch.configured_dispatcher().remembers:
+            if execution.dispatched_at is None:
+                return _(
+                    "Its step '%(step)s' has been due since %(due)s and was never dispatched: housekeeping will "
+                    "dispatch it."
+                )
+            again = clock.utc(execution.dispatched_at) + settings.OVERDUE_AFTER
+            self.words |= {"sent": exact(execution.dispatched_at), "again": exact(again)}
+            return _(
+                "Its step '%(step)s' has been due since %(due)s and was dispatched at %(sent)s, but no job has "
+                "started it: housekeeping will dispatch it again after %(again)s."
+            )
+        alive = Process.objects.using(self.using).filter(heartbeat_at__gte=self.now - settings.LEASE)
+        if not any(process.serves(execution.queue) for process in alive.only("queues")):
+            return _(
+                "Its step '%(step)s' has been due since %(due)s, but no live process serves the queue '%(queue)s': "
+                "start a worker for it."
+            )
+        return _(
+            "Its step '%(step)s' has been due since %(due)s and waits for a free worker on the queue '%(queue)s'."
         )
 
     def _waiting(self, execution: StepExecution) -> str:
-        words = {
-            "step": execution.step_name,
-            "since": exact(execution.waiting_since),
-            "deadline": exact(execution.wait_deadline),
-        }
+        self.words |= {"since": exact(execution.waiting_since), "deadline": exact(execution.wait_deadline)}
         definition = type(self.workflow).steps.resolve(execution.step_name)
         if definition is None or definition.wait_for is None:
-            return (
-                _(
-                    "Its step '%(step)s' is waiting since %(since)s for a signal that this code does not wait for "
-                    "any more: housekeeping moves it on."
-                )
-                % words
+            return _(
+                "Its step '%(step)s' has been waiting since %(since)s for a signal that this code no longer waits "
+                "for: housekeeping will move it on."
             )
-        words["signal"] = describe(definition.wait_for)
+        self.words["signal"] = describe(definition.wait_for)
         if execution.wait_deadline is None:
-            return _("Its step '%(step)s' waits for the signal '%(signal)s' since %(since)s.") % words
-        return (
-            _(
-                "Its step '%(step)s' waits for the signal '%(signal)s' since %(since)s, until %(deadline)s at the "
-                "latest."
-            )
-            % words
+            return _("Its step '%(step)s' has been waiting for the signal '%(signal)s' since %(since)s.")
+        return _(
+            "Its step '%(step)s' has been waiting for the signal '%(signal)s' since %(since)s, and waits until "
+            "%(deadline)s at the latest."
         )
 
-    def _dispatched(self, execution: StepExecution, words: dict[str, str]) -> str:
-        if execution.dispatched_at is None:
-            return (
-                _(
-                    "Its step '%(step)s' has been due since %(due)s, and its dispatch is lost: housekeeping "
-                    "dispatches it again."
-                )
-                % words
-            )
-        again = clock.utc(execution.dispatched_at) + settings.OVERDUE_AFTER
-        return _(
-            "Its step '%(step)s' has been due since %(due)s, was dispatched at %(sent)s, and no job has come for "
-            "it; housekeeping dispatches it again after %(again)s."
-        ) % {**words, "sent": exact(execution.dispatched_at), "again": exact(again)}
-
-    def _is_served(self, queue: str) -> bool:
-        alive = Process.objects.using(self.using).filter(heartbeat_at__gte=self.now - settings.LEASE)
-        # Few rows: one per process.
-        return any(process.serves(queue) for process in alive.only("queues"))
-
-    # -- performing
-
     def _performing(self, execution: StepExecution) -> str:
-        pausing = self.workflow.pause_requested_at is not None
-        asked = self._action("pause") if pausing else None
-        sentence = in_progress(execution, asked, pausing=pausing, now=self.now)
-        # Asked only where the row says so: the first attempt is what nearly everybody sees.
-        before = retried(execution, self._latest_ended()) if execution.crashes else None
-        return f"{sentence} {before}" if before else sentence
+        if execution.crashes:
+            self._tell_of_crash(execution)
+        if execution.process_id is None:
+            stuck = (
+                None
+                if execution.started_at is None
+                else clock.utc(execution.started_at) + settings.STUCK_AFTER
+            )
+            self.words["stuck"] = exact(stuck)
+            return _(
+                "Its step '%(step)s' has been in progress since %(since)s in an unknown process: it will be recovered "
+                "after %(stuck)s."
+            )
+        process = Process.objects.using(self.using).filter(pk=execution.process_id).first()
+        if process is None:
+            return _(
+                "Its step '%(step)s' has been in progress since %(since)s in a process that no longer exists: the next "
+                "housekeeping will recover it."
+            )
+        beat = clock.utc(process.heartbeat_at)
+        self.words |= {
+            "host": process.hostname,
+            "pid": process.pid,
+            "beat": exact(beat),
+            "dead": exact(beat + settings.LEASE),
+        }
+        if process.heartbeat_at < process.started_at:
+            # A forced exit writes this, so that nobody waits for the lease.
+            return _(
+                "Its step '%(step)s' has been in progress since %(since)s on %(host)s, process %(pid)s, which was "
+                "force-stopped while running a step: the next housekeeping will recover it."
+            )
+        if beat + settings.LEASE <= self.now:
+            return _(
+                "Its step '%(step)s' has been in progress since %(since)s on %(host)s, process %(pid)s (last heartbeat "
+                "%(beat)s; presumed dead): the next housekeeping will recover it."
+            )
+        if self.now - beat > settings.LEASE / 2:
+            return _(
+                "Its step '%(step)s' has been in progress since %(since)s on %(host)s, process %(pid)s (last heartbeat "
+                "%(beat)s): it will be recovered after %(dead)s unless another heartbeat arrives."
+            )
+        if self.workflow.pause_requested_at is None:
+            return _(
+                "Its step '%(step)s' has been in progress since %(since)s on %(host)s, process %(pid)s, which is alive."
+            )
+        request = self._latest_pause()
+        if request is None:
+            return _(
+                "Its step '%(step)s' has been in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
+                "after that step."
+            )
+        self.words["who"] = _by_whom(request)
+        return _(
+            "Its step '%(step)s' has been in progress since %(since)s on %(host)s, process %(pid)s; it will pause "
+            "after that step, as requested %(who)s."
+        )
 
-    # -- paused
+    def _tell_of_crash(self, execution: StepExecution) -> None:
+        ended = self._latest_ended()
+        if ended is None or ended.outcome != Outcome.RECOVERED:
+            return
+        words = {"number": execution.crashes + execution.reattempts + 1, "time": exact(ended.finished_at)}
+        text = _(
+            "This is attempt %(number)s in a row: the previous one was recovered at %(time)s because its process died."
+        )
+        self.second_sentence = text % words
 
-    def _paused(self) -> str:
-        words = {"time": exact(self.workflow.transitioned_at)}
-        ended = self._stopped_by()
-        by_hand = self._action("pause")
-        if ended is None or (by_hand is not None and by_hand.created_at >= ended.finished_at):
-            if by_hand is None:
-                return _("It is paused since %(time)s.") % words
-            words |= {"time": exact(by_hand.created_at), "who": by_whom(by_hand)}
-            return _("It was paused %(who)s at %(time)s.") % words
-        words["step"] = ended.step_name
+    def _paused(self, *, has_active: bool) -> str:
+        # With an active execution no step has stopped it: somebody's pause holds back what comes next.
+        ended = None if has_active else self._latest_ended()
+        if ended is not None and ended.outcome not in _STOPPING:
+            ended = None
+        request = self._latest_pause()
+        if ended is None or (request is not None and request.created_at >= ended.finished_at):
+            if request is None:
+                return _("It has been paused since %(time)s.")
+            self.words |= {"time": exact(request.created_at), "who": _by_whom(request)}
+            return _("It was paused %(who)s at %(time)s.")
+        self.reason = str(ended.metadata.get("reason") or "") if isinstance(ended.metadata, dict) else ""
+        self.words["step"] = ended.step_name
         if ended.outcome == Outcome.WORKFLOW_PAUSED:
-            sentence = _("It was paused at %(time)s by its step '%(step)s'.")
-        elif ended.error_class is None:
-            words["outcome"] = str(Outcome(ended.outcome).label)
-            sentence = _("It was paused at %(time)s after its step '%(step)s' %(outcome)s.")
-        else:
-            words["error"] = error_in_a_line(ended)
-            sentence = _("It was paused at %(time)s because its step '%(step)s' failed with %(error)s.")
-        return with_reason(sentence % words, ended)
+            return _("It was paused at %(time)s by its step '%(step)s'.")
+        if ended.error_class is None:
+            self.words["outcome"] = Outcome(ended.outcome).label
+            return _("It was paused at %(time)s after its step '%(step)s' was %(outcome)s.")
+        message = " ".join((ended.error_message or "").split())
+        error = f"{ended.error_class}: {message}" if message else str(ended.error_class)
+        self.words["error"] = error[:_LONGEST_ERROR].removesuffix(".")  # the sentence has its own full stop
+        return _("It was paused at %(time)s because its step '%(step)s' failed with %(error)s.")
 
-    def _stopped_by(self) -> StepExecution | None:
-        if self._active() is not None:
-            # Nothing has stopped it: what comes next is held back by somebody's pause.
-            return None
-        latest = self._latest_ended()
-        return latest if latest is not None and latest.outcome in _STOPPING else None
+    def _latest_ended(self) -> Any:
+        return self.executions.filter(finished_at__isnull=False).latest_first().first()
 
-    def _latest_ended(self) -> StepExecution | None:
-        rows = self.workflow.executions.db_manager(self.using).filter(finished_at__isnull=False)
-        latest: StepExecution | None = rows.latest_first().first()
-        return latest
+    def _latest_pause(self) -> Any:
+        actions = self.workflow.operator_actions.db_manager(self.using).filter(action="pause")
+        return actions.latest_first().first()
 
-    def _action(self, action: str) -> OperatorAction | None:
-        actions = self.workflow.operator_actions.db_manager(self.using).filter(action=action)
-        latest: OperatorAction | None = actions.latest_first().first()
-        return latest
+
+def _by_whom(action: OperatorAction) -> str:
+    words = {"actor": action.actor, "reason": action.reason}
+    if action.actor:
+        return (_("by %(actor)s (%(reason)s)") if action.reason else _("by %(actor)s")) % words
+    return (_("manually (%(reason)s)") if action.reason else _("manually")) % words

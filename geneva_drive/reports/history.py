@@ -1,4 +1,4 @@
-"""How far a loop is, and which executions make up one run of a step: for those who watch."""
+"""What a workflow has done: its chains of executions, the progress of loops, and its timeline."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, Outcome
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a loop is.
+    """The progress of a loop.
 
     Attributes
     ----------
     iterations
-        Items done. As of the last checkpoint.
+        Items done, as of the last checkpoint.
     total
-        Items in all; None when nobody knows.
+        Number of items; None when unknown.
     worked
-        How long executions have run for it, without the waits between them.
+        Running time of its executions, without the waits between them.
     """
 
     iterations: int
@@ -34,21 +34,21 @@ class Progress:
 
     @property
     def share(self) -> float | None:
-        """What is done of all, from 0 to 1; None without a total."""
+        """The share that is done, from 0 to 1; None without a total."""
         if self.total is None:
             return None
-        # A total is counted once, and rows may be added meanwhile.
+        # The total is counted once, and rows may be added later.
         return min(1.0, self.iterations / self.total) if self.total else 1.0
 
     @property
     def rate(self) -> float | None:
-        """Items per second of work; None before there is anything to tell from."""
+        """Items per second of running time; None before the first item."""
         seconds = self.worked.total_seconds()
         return self.iterations / seconds if self.iterations and seconds > 0 else None
 
     @property
     def remaining(self) -> timedelta | None:
-        """How long the rest takes at this rate, without waits; None when that cannot be told."""
+        """The running time that is left at this rate; None when unknown."""
         if self.total is None or self.rate is None:
             return None
         return timedelta(seconds=max(0, self.total - self.iterations) / self.rate)
@@ -60,9 +60,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Chain:
-    """Executions of which each goes on from the cursor of the one before: in history, they count as one.
+    """Executions that continue one another from a cursor, oldest first: one run of a step.
 
-    Every other execution is a chain of its own.
+    Any other execution is a chain of its own.
     """
 
     executions: tuple[StepExecution, ...]
@@ -73,7 +73,7 @@ class Chain:
 
     @property
     def last(self) -> StepExecution:
-        """The one that says how the chain ended, or where it stands."""
+        """The execution that tells how the chain ended, or where it is."""
         return self.executions[-1]
 
     @property
@@ -82,19 +82,20 @@ class Chain:
 
     @property
     def progress(self) -> Progress | None:
-        """How far it is; None for what is no loop."""
-        if not _is_loop(self.last):
+        """The progress of a loop; None for any other step."""
+        last = self.last
+        if not last.iterations and last.iterations_total is None and last.continues_from_id is None:
             return None
-        worked = sum((_worked(each) for each in self.executions), timedelta(0))
-        return Progress(self.last.iterations, self.last.iterations_total, worked)
+        worked = [max(duration_of(each) or timedelta(0), timedelta(0)) for each in self.executions]
+        return Progress(last.iterations, last.iterations_total, sum(worked, timedelta(0)))
 
 
 def chains(executions: Iterable[StepExecution]) -> list[Chain]:
-    """Put the executions of one workflow together, in the order in which their chains began."""
+    """Group the executions of one workflow into chains, in the order in which the chains began."""
     found: dict[object, list[StepExecution]] = {}
     first_of: dict[object, object] = {}
     for execution in sorted(executions, key=_age):
-        # What it goes on from may have been cleaned up, or not been asked for.
+        # The one before may have been deleted, or not been fetched.
         first = first_of.get(execution.continues_from_id, execution.pk)
         first_of[execution.pk] = first
         found.setdefault(first, []).append(execution)
@@ -102,15 +103,23 @@ def chains(executions: Iterable[StepExecution]) -> list[Chain]:
 
 
 def history(workflow: Workflow) -> list[Chain]:
-    """Return what a workflow has done and is about to do, a loop counting as one, in one query."""
+    """Return what a workflow has done and is about to do, in one query."""
     rows = StepExecution.objects.using(workflow._state.db).filter(workflow_id=workflow.pk)
     return chains(rows.defer("cursor", "active_workflow", "error_message", "error_traceback"))
 
 
 def progress(workflow: Workflow) -> Progress | None:
-    """Return how far the loop is at which a workflow stands; None when it stands at none."""
+    """Return the progress of the loop at which a workflow is; None when it is at another step."""
     last = max(history(workflow), key=lambda chain: _age(chain.last), default=None)
     return last.progress if last is not None else None
+
+
+def duration_of(execution: StepExecution, now: datetime | None = None) -> timedelta | None:
+    """Return how long a step has run, or ran; None before it began."""
+    if execution.started_at is None:
+        return None
+    until: Any = execution.finished_at or now or clock.now(execution._state.db)
+    return clock.utc(until) - clock.utc(execution.started_at)
 
 
 def _age(execution: StepExecution) -> Any:
@@ -119,39 +128,19 @@ def _age(execution: StepExecution) -> Any:
     return key if isinstance(key, int) else (clock.utc(execution.created_at), key)
 
 
-def _is_loop(execution: StepExecution) -> bool:
-    return bool(
-        execution.iterations
-        or execution.iterations_total is not None
-        or execution.continues_from_id is not None
-    )
-
-
-def _worked(execution: StepExecution) -> timedelta:
-    if execution.started_at is None:
-        return timedelta(0)
-    end: datetime = (
-        clock.utc(execution.finished_at) if execution.finished_at else clock.now(execution._state.db)
-    )
-    return max(timedelta(0), end - clock.utc(execution.started_at))
-
-
-STATUSES = ("done", "skipped", "failed", "canceled", "current", "to come", "gravestone", "undeclared")
-"""What a step of the class can be to one run."""
-
-
 @dataclass(frozen=True)
 class TimelineStep:
-    """One step of the class, or one that rows name and the class does not.
+    """A step of the class, or an undeclared step that rows name.
 
     Attributes
     ----------
     status
-        One of `STATUSES`. "current" is the step of the active execution, or the one pointed at.
+        "done", "skipped", "failed", "canceled", "current" (where the workflow is), "to come", "gravestone" or
+        "undeclared".
     former_name
-        The older name that rows of this run have, where the step was renamed since.
+        The older name in the rows, if the step was renamed.
     attempts
-        Executions of it, oldest first.
+        Its executions, oldest first.
     """
 
     name: str
@@ -162,12 +151,12 @@ class TimelineStep:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Steps in the order of the class, attempts and operators' actions in the order of time.
+    """Steps in the order of the class; attempts and operator actions by time, oldest first.
 
     Attributes
     ----------
     is_cut
-        Whether there were earlier attempts or actions than those told.
+        Whether earlier attempts or actions were left out.
     """
 
     workflow: Workflow
@@ -183,13 +172,13 @@ class Timeline:
         return last if last is not None and last.is_active else None
 
 
-def tell(workflow: Workflow, *, most: int = 200) -> Timeline:
-    """Return the timeline of a workflow, of its latest ``most`` attempts and actions; two queries."""
+def timeline_of(workflow: Workflow, *, most: int = 200) -> Timeline:
+    """Return the timeline of the latest ``most`` attempts and ``most`` actions, in two queries."""
     using = workflow._state.db
     rows = StepExecution.objects.using(using).filter(workflow_id=workflow.pk)
     attempts = list(rows.latest_first()[:most])[::-1]
-    by_hand = OperatorAction.objects.using(using).filter(workflow_id=workflow.pk)
-    actions = list(by_hand.latest_first()[:most])[::-1]
+    operator_actions = OperatorAction.objects.using(using).filter(workflow_id=workflow.pk)
+    actions = list(operator_actions.latest_first()[:most])[::-1]
     is_cut = most in (len(attempts), len(actions))
     return Timeline(workflow, _timeline_steps(workflow, attempts), attempts, actions, is_cut)
 
@@ -244,13 +233,3 @@ def _status(attempts: list[StepExecution], *, is_current: bool, removed: bool) -
     if last.state in ACTIVE or last.outcome in (Outcome.REATTEMPTED, Outcome.CONTINUED):
         return "current"
     return _BY_STATE[ExecutionState(last.state)]
-
-
-def duration_of(execution: StepExecution, now: datetime | None = None) -> timedelta | None:
-    """Return how long a body has run, or ran; None before it began."""
-    if execution.started_at is None:
-        return None
-    until: Any = execution.finished_at
-    if until is None:
-        until = now or clock.now(execution._state.db)
-    return clock.utc(until) - clock.utc(execution.started_at)

@@ -1,4 +1,4 @@
-"""What is in flight, how far it is, and what this code would strand."""
+"""Workflows in flight: where they wait, which gravestones they still need, and what this code does not declare."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from geneva_drive.states import ExecutionState
 
 @dataclass(frozen=True)
 class RemovedStep:
-    """A gravestone and the rows of ongoing workflows that name it.
+    """A gravestone, with the rows of ongoing workflows that name it.
 
     Attributes
     ----------
     executions
-        Rows of the name, whatever their state.
+        Executions with this name, in any state.
     landing
         Workflows that stand at the gravestone, and skip it when they continue.
     """
@@ -43,14 +43,14 @@ class RemovedStep:
 
 @dataclass(frozen=True)
 class Undeclared:
-    """A step, or with ``step`` None a whole class, that rows in flight name and this code does not.
+    """A step that rows in flight name and this code does not declare; a whole class, if ``step`` is None.
 
     Attributes
     ----------
     workflows
         Ongoing workflows at the step, or of the class.
     states
-        The same by state of the workflow.
+        The same, by state of the workflow.
     """
 
     type: str
@@ -61,19 +61,19 @@ class Undeclared:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A step and the workflows that stand waiting there for a signal, paused ones among them.
+    """A step at which workflows wait for a signal. Paused workflows count, too.
 
     Attributes
     ----------
     waits_for
-        What the step waits for, as this code declares it; None if it declares no such step, or one that does
-        not wait (housekeeping moves those on).
+        What the step waits for, as this code declares it; None if the step is undeclared, or does not wait
+        (housekeeping moves those workflows on).
     workflows
-        How many stand there.
+        The number of workflows that wait there.
     since
-        Since when the first of them does, aware, in UTC.
+        When the first of them began to wait, aware, in UTC.
     too_long
-        How many of them for longer than ``WAITING_TOO_LONG``.
+        The number that have waited for longer than ``WAITING_TOO_LONG``.
     """
 
     type: str
@@ -90,41 +90,28 @@ class Waiting:
 
 
 def waiting(using: str | None = None) -> list[Waiting]:
-    """Return the steps at which workflows wait for signals, those that wait longest first."""
-    alias = _alias(using)
+    """Return the steps at which workflows wait for signals, the longest wait first."""
+    alias = using or router.db_for_read(Workflow)
     limit = clock.now(alias) - settings.WAITING_TOO_LONG
-    rows = (
-        StepExecution.objects.using(alias)
-        .filter(state=ExecutionState.WAITING)
-        .order_by()
-        .values_list("workflow__type", "step_name")
-        .annotate(
-            workflows=Count("pk"),
-            since=Min("waiting_since"),
-            too_long=Count("pk", filter=Q(waiting_since__lt=limit)),
-        )
+    rows = StepExecution.objects.using(alias).filter(state=ExecutionState.WAITING).order_by()
+    counts = rows.values_list("workflow__type", "step_name").annotate(
+        workflows=Count("pk"),
+        since=Min("waiting_since"),
+        too_long=Count("pk", filter=Q(waiting_since__lt=limit)),
     )
-    found = [
-        Waiting(label, step, _awaited(label, step), count, clock.utc(since), too_long)
-        for label, step, count, since, too_long in rows
-    ]
+    found = []
+    for label, step, count, since, too_long in counts:
+        cls = registry.get(label)
+        definition = cls.steps.resolve(step) if cls is not None else None
+        matcher = definition.wait_for if definition is not None else None
+        awaited = None if matcher is None else describe(matcher)
+        found.append(Waiting(label, step, awaited, count, clock.utc(since), too_long))
     return sorted(found, key=lambda each: each.since)
-
-
-def _awaited(label: str, step_name: str) -> str | None:
-    cls = registry.get(label)
-    definition = cls.steps.resolve(step_name) if cls is not None else None
-    matcher = definition.wait_for if definition is not None else None
-    return None if matcher is None else describe(matcher)
-
-
-def _alias(using: str | None) -> str:
-    return using or router.db_for_read(Workflow)
 
 
 def removed_steps_in_flight(using: str | None = None) -> list[RemovedStep]:
     """Return every gravestone of every class with its rows in flight, in the order of declaration."""
-    alias = _alias(using)
+    alias = using or router.db_for_read(Workflow)
     found: list[RemovedStep] = []
     for cls in sorted(registry.all(), key=lambda each: each._geneva.label):
         names = [step.name for step in cls.steps.removed]
@@ -146,7 +133,8 @@ def undeclared_in_flight(using: str | None = None) -> list[Undeclared]:
 
     Run with the new code against the live database, it tells before a deploy which workflows would pause.
     """
-    rows: Any = Workflow.objects.using(_alias(using)).undeclared().order_by()
+    alias = using or router.db_for_read(Workflow)
+    rows: Any = Workflow.objects.using(alias).undeclared().order_by()
     found: dict[tuple[str, str | None], dict[str, int]] = {}
     for label, name, state, count in rows.values_list("type", "next_step_name", "state").annotate(
         Count("pk")

@@ -1,4 +1,4 @@
-"""Finding workflows by what people type: an id, a hero's key, a hero's model."""
+"""Choosing workflows by filters and by search, for the commands and the admin."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from geneva_drive.states import ACTIVE, ONGOING, ExecutionState, WorkflowState
 
 
 def hero_condition(text: str, using: str) -> Q:
-    """Return the condition for ``app.model:key``, or for a bare key of whatever model.
+    """Return the condition for ``app.model:key``, or for a key of any model.
 
     Raises
     ------
     ValueError
-        It names no model, or the key cannot be one of it.
+        There is no such model, or the key does not fit it.
     """
     label, colon, key = text.strip().rpartition(":")
     if not colon:
         condition = _any_hero(key, using)
         if not _fits(condition, using):
             raise ValueError(
-                f"{text!r} is no hero's key here: write app.model:key, for example shop.order:42."
+                f"{text!r} cannot be a hero's key: write app.model:key, for example shop.order:42."
             )
         return condition
     if not key or label.count(".") != 1:
@@ -45,9 +45,9 @@ def hero_condition(text: str, using: str) -> Q:
     try:
         value = apps.get_model(label)._meta.pk.to_python(key)
     except LookupError:
-        value = key  # the model is gone; its rows are still there to be found
+        value = key  # the model was deleted, and rows still name it
     except ValidationError as error:
-        raise ValueError(f"{text}: {key!r} is no key of {label}: {' '.join(error.messages)}") from error
+        raise ValueError(f"{text}: {key!r} is not a key of {label}: {' '.join(error.messages)}") from error
     condition = Q(hero_type=found, hero_id=value)
     return condition if _fits(condition, using) else Q(pk__in=[])
 
@@ -73,12 +73,12 @@ def search(text: str, using: str) -> Q:
 
 
 def _any_hero(key: str, using: str) -> Q:
-    # With its types named, the index of type and key is entered.
+    # Naming the types lets the database use the index of type and key.
     return Q(hero_type_id__in=_hero_types(using), hero_id=key)
 
 
 def _fits(condition: Q, using: str) -> bool:
-    """Whether the key can be in the column. That is known only when it is prepared for this database."""
+    """Whether the column can hold the key. Only preparing the query for this database tells."""
     try:
         str(Workflow._base_manager.using(using).filter(condition).query)
     except EmptyResultSet:
@@ -98,32 +98,32 @@ _NOTHING: tuple[object, ...] = (None, False, (), "")
 
 @dataclass(frozen=True)
 class Selection:
-    """Conditions that all have to hold; None, False and what is empty ask for nothing.
+    """Conditions that must all hold; None, False and empty values select nothing in particular.
 
     Attributes
     ----------
     step
-        That they stand at.
+        Where the workflow is.
     tried
-        A step that they have an attempt at, whatever came of it.
+        A step that it has an execution of, in any state.
     hero
-        ``app.model:key``, or a key of whatever model.
+        ``app.model:key``, or a key of any model.
     error
-        Class of the failure where a paused one stands, with its module or without.
+        Class of the latest error of a paused workflow, with or without its module.
     queue
         Of the active execution.
     overdue
-        Ready, and due for longer than that.
+        Ready, and overdue by more than this.
     waiting_longer
-        Waiting for a signal for longer than that.
+        Waiting for a signal for longer than this.
     undeclared
-        At a step or of a class that this code does not declare.
+        Its class or step is not declared in this code.
     created_after, created_before, moved_after
-        Aware moments; "moved" is last finished, canceled or paused.
+        Aware moments; "moved" is when it was last finished, canceled or paused.
     search
-        As `geneva_drive.reports.in_flight.selection.search` takes it.
+        An id, a hero's key, a hero's model, or ``app.model:key``.
     up_to
-        No key beyond this one: what is added later does not belong.
+        No key above this one, which leaves out workflows that are added later.
     """
 
     type: str | None = None
@@ -146,7 +146,7 @@ class Selection:
         return bool(self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is asked for, storable."""
+        """Return the conditions that are set."""
         asked = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in asked.items() if value not in _NOTHING}
 
@@ -179,10 +179,11 @@ class Selection:
         if self.error:
             yield _with_error(using, self.error)
         if self.queue:
-            # Both values of "on_hold", which comes before the queue in the index of what is due.
+            # Naming both values of "on_hold" lets the database use the index, where it precedes the queue.
             yield _executions(using, queue=self.queue, state__in=ACTIVE, on_hold__in=(False, True))
         if self.overdue is not None:
-            yield _overdue(using, now - self.overdue)
+            rows = StepExecution.objects.using(using).overdue(now - self.overdue)
+            yield Q(pk__in=rows.order_by().values("workflow_id"), state=WorkflowState.READY)
         if self.waiting_longer is not None:
             before = clock.local(now - self.waiting_longer)
             yield _executions(using, state=ExecutionState.WAITING, waiting_since__lte=before)
@@ -191,7 +192,7 @@ class Selection:
         if self.created_before is not None:
             yield Q(created_at__lt=clock.local(self.created_before))
         if self.moved_after is not None:
-            # All states are named, so that the index of state and transition is entered.
+            # Naming all states lets the database use the index of state and transition.
             yield Q(state__in=WorkflowState.values, transitioned_at__gte=clock.local(self.moved_after))
         if self.search:
             yield search(self.search, using)
@@ -203,24 +204,19 @@ def _executions(using: str, **conditions: Any) -> Q:
     return Q(pk__in=StepExecution.objects.using(using).filter(**conditions).order_by().values("workflow_id"))
 
 
-def _overdue(using: str, before: datetime) -> Q:
-    rows = StepExecution.objects.using(using).overdue(before)
-    return Q(pk__in=rows.order_by().values("workflow_id"), state=WorkflowState.READY)
-
-
 def _with_error(using: str, name: str) -> Q:
     classes = errors_named(using, name)
     failures = StepExecution.objects.using(using).filter(state=ExecutionState.FAILED, error_class__in=classes)
-    # The index of errors finds the few that may be meant; only of those the latest error is looked up.
+    # The index of errors finds the few candidates, and only their latest errors are looked up.
     paused = Workflow.objects.using(using).paused().filter(pk__in=failures.values("workflow_id"))
     return Q(pk__in=paused.with_latest_error().filter(latest_error__in=classes).values("pk"))
 
 
 def errors_named(using: str, name: str) -> list[str]:
-    """Return the classes of errors, by their full paths, that are meant by a path or a bare name."""
+    """Return the full paths of the error classes that a path or a bare name means."""
     return [each for each in error_classes(using) if each == name or each.endswith(f".{name}")]
 
 
 def error_classes(using: str) -> Iterator[str]:
-    """Yield the classes of errors that any attempt has ended with."""
+    """Yield the classes of the errors of all attempts."""
     return StepExecution.objects.using(using).skip_scan("error_class")

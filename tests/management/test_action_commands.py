@@ -158,7 +158,7 @@ def test_resume_at_an_unknown_step_fails_with_the_names_that_there_are(command: 
     assert_state(workflow, "paused")
 
 
-def test_stranded_ones_go_on_at_another_step_after_a_pause_with_the_same_filters(
+def test_undeclared_ones_continue_at_another_step_after_a_pause_with_the_same_filters(
     command: Callable[..., Any],
 ) -> None:
     ready, paused = started(2)
@@ -208,7 +208,7 @@ class TestFilters:
             answer = command("geneva_cancel", *arguments, "--dry-run", "--json")
             assert set(answer.json["ids"]) == wanted, arguments
 
-    def test_find_what_this_code_would_strand(self, command: Callable[..., Any]) -> None:
+    def test_find_what_this_code_does_not_declare(self, command: Callable[..., Any]) -> None:
         at_step, of_class, _fine = started(3)
         Workflow.objects.filter(pk=at_step.pk).update(next_step_name="gone")
         Workflow.objects.filter(pk=of_class.pk).update(type="testapp.Gone")
@@ -237,7 +237,7 @@ class TestFilters:
         (["one"], "no workflow id"),
         (["--hero", "order"], "app.model:key"),
         (["--hero", "shop.nothing:1"], "no model"),
-        (["--hero", "testapp.order:x"], "no key"),
+        (["--hero", "testapp.order:x"], "not a key"),
         (["--using", "nowhere", "1"], "no such database"),
         (["--state", "paused"], "nobody to ask"),
     ],

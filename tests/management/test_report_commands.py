@@ -145,7 +145,7 @@ class TestPredeploy:
         assert "undeclared" not in answer.out
 
     @pytest.mark.parametrize("what", ["step", "class"])
-    def test_fails_when_a_workflow_would_be_stranded(self, command: Callable[..., Any], what: str) -> None:
+    def test_fails_when_a_workflow_would_be_undeclared(self, command: Callable[..., Any], what: str) -> None:
         (workflow,) = started()
         if what == "step":
             StepExecution.objects.filter(workflow=workflow).update(step_name="gone")
@@ -154,14 +154,12 @@ class TestPredeploy:
             Workflow.objects.filter(pk=workflow.pk).update(type="testapp.Gone")
         answer = command("geneva_predeploy", "--json")
         assert answer.status == 1
-        assert answer.json["strands"] is True
+        assert answer.json["undeclared"] is True
         (effect,) = [each for each in answer.json["effects"] if each["kind"] == "undeclared"]
         assert effect["workflows"] == 1
         assert effect["step"] == ("gone" if what == "step" else None)
         if what == "step":
-            assert effect["message"].startswith(
-                "1 stand at the step 'gone', which this code does not declare"
-            )
+            assert effect["message"].startswith("1 are at the step 'gone', which this code does not declare")
         else:
             assert effect["message"].startswith("1 are of this class, which this code does not declare")
             assert "geneva_cancel --type testapp.Gone" in effect["hint"]
@@ -177,7 +175,7 @@ class TestPredeploy:
         assert (effect["step"], effect["workflows"]) == ("four", 1)
         assert command("geneva_predeploy", "--strict").status == 1
 
-    def test_a_step_that_runs_now_is_deferred_and_not_stranded(self, command: Callable[..., Any]) -> None:
+    def test_a_step_that_runs_now_is_deferred_and_not_undeclared(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
         StepExecution.objects.filter(workflow=workflow).update(step_name="gone", state="in_progress")
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="gone", state="performing")

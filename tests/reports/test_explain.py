@@ -94,7 +94,7 @@ def test_due_and_a_worker_is_there() -> None:
     worker()
     says(
         workflow,
-        r"Its step 'ship' has been due since TIME, and waits for a free worker on the queue 'mail'\.",
+        r"Its step 'ship' has been due since TIME and waits for a free worker on the queue 'mail'\.",
     )
 
 
@@ -104,7 +104,7 @@ def test_due_and_a_worker_serves_its_queue(queues: str) -> None:
     worker(queues=queues)
     says(
         workflow,
-        r"Its step 'ship' has been due since TIME, and waits for a free worker on the queue 'mail'\.",
+        r"Its step 'ship' has been due since TIME and waits for a free worker on the queue 'mail'\.",
     )
 
 
@@ -120,7 +120,7 @@ def test_due_and_no_live_process_serves_its_queue(there: str) -> None:
 
     says(
         workflow,
-        r"Its step 'ship' has been due since TIME, and no live process serves the queue 'mail': start a worker "
+        r"Its step 'ship' has been due since TIME, but no live process serves the queue 'mail': start a worker "
         r"for it\.",
     )
 
@@ -140,7 +140,7 @@ def test_a_dispatch_that_is_lost(settings: Any) -> None:
     workflow = Explained.start()
     says(
         workflow,
-        r"Its step 'ship' has been due since TIME, and its dispatch is lost: housekeeping dispatches it again\.",
+        r"Its step 'ship' has been due since TIME and was never dispatched: housekeeping will dispatch it\.",
     )
 
 
@@ -150,8 +150,8 @@ def test_a_dispatch_that_is_overdue(settings: Any) -> None:
     workflow.executions.update(dispatched_at=clock.local(clock.now()))
     says(
         workflow,
-        r"Its step 'ship' has been due since TIME, was dispatched at TIME, and no job has come for it; "
-        r"housekeeping dispatches it again after TIME\.",
+        r"Its step 'ship' has been due since TIME and was dispatched at TIME, but no job has started it: "
+        r"housekeeping will dispatch it again after TIME\.",
     )
 
 
@@ -160,14 +160,15 @@ def test_a_step_that_this_code_does_not_declare() -> None:
     workflow.executions.update(step_name="newer")
     says(
         workflow,
-        r"This code declares no step 'newer' in testapp\.Explained, so it stays where it is until code runs that "
-        r"does\.",
+        r"This code declares no step 'newer' in testapp\.Explained: it stays where it is until a worker "
+        r"runs code that declares it\.",
     )
     run_next_step(workflow)
     says(
         workflow,
-        r"This code declares no step 'newer' in testapp\.Explained: it is put off since TIME, and pauses at TIME "
-        r"unless code runs that does\.",
+        r"This code declares no step 'newer' in testapp\.Explained: it has been deferred since TIME, and pauses at "
+        r"TIME unless a worker "
+        r"runs code that declares it\.",
     )
 
 
@@ -178,8 +179,9 @@ def test_a_step_that_this_code_does_not_declare_when_the_grace_has_passed() -> N
     with travel(geneva.UNDEFINED_STEP_GRACE + timedelta(minutes=1)):
         says(
             workflow,
-            r"This code declares no step 'newer' in testapp\.Explained: it is put off since TIME, and pauses with "
-            r"the next look at it unless code runs that does\.",
+            r"This code declares no step 'newer' in testapp\.Explained: it has been deferred since TIME, and pauses "
+            r"at the next attempt unless a worker "
+            r"runs code that declares it\.",
         )
 
 
@@ -188,8 +190,8 @@ def test_a_class_that_this_code_does_not_declare() -> None:
     Workflow.objects.filter(pk=workflow.pk).update(type="testapp.FromNewerCode")
     says(
         Workflow.objects.get(pk=workflow.pk),
-        r"This code declares no workflow class 'testapp\.FromNewerCode', so it stays where it is until code runs "
-        r"that does\.",
+        r"This code declares no workflow class 'testapp\.FromNewerCode': it stays where it is until a worker "
+        r"runs code that declares it\.",
     )
 
 
@@ -197,10 +199,13 @@ def test_waiting_for_a_signal() -> None:
     workflow = Explained.start()
     workflow.executions.update(step_name="scan")
     run_next_step(workflow)
-    says(workflow, r"Its step 'scan' waits for the signal 'scanned' since TIME\.")
+    says(workflow, r"Its step 'scan' has been waiting for the signal 'scanned' since TIME\.")
 
     workflow.executions.update(wait_deadline=clock.local(clock.now() + timedelta(days=1)))
-    says(workflow, r"Its step 'scan' waits for the signal 'scanned' since TIME, until TIME at the latest\.")
+    says(
+        workflow,
+        r"Its step 'scan' has been waiting for the signal 'scanned' since TIME, and waits until TIME at the latest\.",
+    )
 
 
 def test_waiting_for_a_signal_that_nobody_waits_for_any_more() -> None:
@@ -208,15 +213,15 @@ def test_waiting_for_a_signal_that_nobody_waits_for_any_more() -> None:
     workflow.executions.update(state="waiting", waiting_since=clock.local(clock.now()))
     says(
         workflow,
-        r"Its step 'ship' is waiting since TIME for a signal that this code does not wait for any more: "
-        r"housekeeping moves it on\.",
+        r"Its step 'ship' has been waiting since TIME for a signal that this code no longer waits for: "
+        r"housekeeping will move it on\.",
     )
 
 
 def test_nothing_that_could_move_it() -> None:
     workflow = Explained.start()
     workflow.executions.all().delete()
-    says(workflow, r"It is ready and has no execution that could move it, which should not be: .*\.")
+    says(workflow, r"It is ready and has no active execution, which should not happen: .*\.")
 
 
 # -- performing
@@ -232,13 +237,13 @@ def crashed(process: Process | None) -> Explained:
 
 def test_in_a_live_process() -> None:
     workflow = crashed(worker())
-    says(workflow, r"Its step 'ship' is in progress since TIME on box, process 17, which is alive\.")
+    says(workflow, r"Its step 'ship' has been in progress since TIME on box, process 17, which is alive\.")
 
     workflow.pause(by="anna", reason="stock is counted")
     says(
         workflow,
-        r"Its step 'ship' is in progress since TIME on box, process 17; it will pause after that step by anna "
-        r"\(stock is counted\)\.",
+        r"Its step 'ship' has been in progress since TIME on box, process 17; it will pause after that step, "
+        r"as requested by anna \(stock is counted\)\.",
     )
 
 
@@ -246,8 +251,8 @@ def test_in_a_process_that_is_late() -> None:
     workflow = crashed(worker(geneva.LEASE * 2 / 3))
     says(
         workflow,
-        r"Its step 'ship' is in progress since TIME on box, process 17, which has not beaten since TIME; unless it "
-        r"beats, it will be recovered after TIME\.",
+        r"Its step 'ship' has been in progress since TIME on box, process 17 \(last heartbeat TIME\): it will "
+        r"be recovered after TIME unless another heartbeat arrives\.",
     )
 
 
@@ -255,8 +260,8 @@ def test_in_a_process_that_is_dead() -> None:
     workflow = crashed(worker(geneva.LEASE * 2))
     says(
         workflow,
-        r"Its step 'ship' is in progress since TIME on box, process 17, which has not beaten since TIME and is "
-        r"held for dead: it will be recovered by the next housekeeping\.",
+        r"Its step 'ship' has been in progress since TIME on box, process 17 \(last heartbeat TIME; "
+        r"presumed dead\): the next housekeeping will recover it\.",
     )
 
 
@@ -265,16 +270,15 @@ def test_in_a_process_whose_row_is_gone() -> None:
     workflow.executions.update(process_id=uuid4())
     says(
         workflow,
-        r"Its step 'ship' is in progress since TIME in a process that is gone, and will be recovered by the next "
-        r"housekeeping\.",
+        r"Its step 'ship' has been in progress since TIME in a process that no longer exists: the next housekeeping "
+        r"will recover it\.",
     )
 
 
 def test_in_a_process_that_is_not_known() -> None:
     says(
         crashed(None),
-        r"Its step 'ship' is in progress since TIME in a process that is not known, and will be recovered after "
-        r"TIME\.",
+        r"Its step 'ship' has been in progress since TIME in an unknown process: it will be recovered after TIME\.",
     )
 
 
@@ -286,7 +290,7 @@ def test_in_a_process_that_is_not_known() -> None:
     [
         ("anna", "stock is counted", r" by anna \(stock is counted\)"),
         ("anna", "", " by anna"),
-        (None, "", " by hand"),
+        (None, "", " manually"),
     ],
 )
 def test_paused_by_somebody(by: str | None, reason: str, told: str) -> None:
@@ -411,7 +415,7 @@ def test_finished_and_canceled() -> None:
 def test_gone() -> None:
     workflow = Explained.start()
     Workflow.objects.filter(pk=workflow.pk).delete()
-    says(workflow, rf"Workflow {workflow.pk} is gone: its row has been deleted\.")
+    says(workflow, rf"Workflow {workflow.pk} no longer exists: its row was deleted\.")
 
 
 @pytest.mark.parametrize("given", [1, None, "4711", Explained])
@@ -421,7 +425,7 @@ def test_what_is_no_workflow_is_refused_with_what_to_give(given: Any) -> None:
 
 
 def test_a_workflow_that_was_never_saved_is_refused_with_what_to_give() -> None:
-    with pytest.raises(ValueError, match=r"this Explained has not been saved\. start\(\) returns one"):
+    with pytest.raises(ValueError, match=r"this Explained has not been saved\. Use start\(\)"):
         explain(Explained())
 
 

@@ -44,8 +44,8 @@ def test_a_second_and_a_third_attempt_tell_of_the_crash_before() -> None:
             crash_again(workflow)
             says(
                 workflow,
-                r"Its step 'ship' is in progress since TIME on box, process 17, which is alive\. It is attempt "
-                rf"{number} in a row: the one before it was recovered at TIME, since its process had died\.",
+                r"Its step 'ship' has been in progress since TIME on box, process 17, which is alive\. This is "
+                rf"attempt {number} in a row: the previous one was recovered at TIME because its process died\.",
             )
 
 
@@ -58,7 +58,7 @@ def test_an_attempt_after_an_error_tells_of_no_crash() -> None:
         run_next_step(workflow)
     workflow.executions.filter(state="in_progress").update(process=worker())
 
-    says(workflow, r"Its step 'ship' is in progress since TIME on box, process 17, which is alive\.")
+    says(workflow, r"Its step 'ship' has been in progress since TIME on box, process 17, which is alive\.")
 
 
 def test_a_first_attempt_costs_no_query_for_the_one_before() -> None:
@@ -83,6 +83,6 @@ def test_no_beat_is_told_from_before_the_process_was_there() -> None:
 
     says(
         crashed(process),
-        r"Its step 'ship' is in progress since TIME on box, process 17, which was made to end before its steps did: "
-        r"it will be recovered by the next housekeeping\.",
+        r"Its step 'ship' has been in progress since TIME on box, process 17, which was force-stopped while "
+        r"running a step: the next housekeeping will recover it\.",
     )

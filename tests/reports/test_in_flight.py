@@ -1,4 +1,4 @@
-"""What is in flight, and what this code would strand."""
+"""What is in flight, and what this code does not declare."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_steps_that_are_not_declared_are_reported_where_workflows_stand_at_them(
     assert Reported.removed_steps_in_flight() == {}
 
 
-def test_a_step_that_was_passed_strands_nobody() -> None:
+def test_a_step_that_was_passed_is_not_reported_as_undeclared() -> None:
     workflow = run_next_step(before_deploy().start())
 
     class Reported(Free):

@@ -11,11 +11,11 @@ from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option
 from geneva_drive.predeploy import look_ahead
 
 _TITLES = {
-    "undeclared": "Would be undeclared",
-    "deferred": "Would be deferred",
-    "repeated": "Would be done again",
-    "skipped": "Would be skipped",
-    "deletable": "Can be deleted",
+    "undeclared": "Undeclared",
+    "deferred": "Deferred",
+    "repeated": "Repeated",
+    "skipped": "Skipped",
+    "deletable": "Deletable",
 }
 
 
@@ -34,7 +34,9 @@ class Command(LookingCommand):
         found = look_ahead(alias_of_option(options["using"]))
         if options["json"]:
             effects = [asdict(effect) for effect in found.effects]
-            self.write_json({"strands": found.strands, "warns": found.warns, "effects": effects})
+            self.write_json(
+                {"undeclared": found.has_undeclared, "warnings": found.has_warnings, "effects": effects}
+            )
         else:
             for kind, title in _TITLES.items():
                 for effect in found.of(kind):
@@ -42,6 +44,6 @@ class Command(LookingCommand):
                     if effect.hint:
                         self.stdout.write(f"    {effect.hint}")
             if not found.effects:
-                self.stdout.write("Every workflow in flight knows its way in this code.")
-        if found.strands or (options["strict"] and found.warns):
+                self.stdout.write("No in-flight workflow is affected.")
+        if found.has_undeclared or (options["strict"] and found.has_warnings):
             raise SystemExit(FAILED)

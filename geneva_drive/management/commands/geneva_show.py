@@ -12,7 +12,7 @@ from geneva_drive.management.output import show_timeline
 from geneva_drive.models.records import Signal
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
-from geneva_drive.reports.history import Timeline, tell
+from geneva_drive.reports.history import Timeline, timeline_of
 
 _MOST_SIGNALS = 200
 
@@ -34,7 +34,7 @@ class Command(LookingCommand):
         workflow = Workflow.objects.using(using).filter(pk=key).first()
         if workflow is None:
             raise CommandError(f"There is no workflow {key} in {using!r}.", returncode=FAILED)
-        timeline = tell(workflow)
+        timeline = timeline_of(workflow)
         rows = Signal.objects.using(using).filter(workflow_id=workflow.pk)
         signals = list(rows.latest_first()[:_MOST_SIGNALS])[::-1]
         if options["json"]:
