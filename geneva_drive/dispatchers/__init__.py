@@ -1,4 +1,4 @@
-"""Dispatchers: what carries "this execution is due" to a process that runs it."""
+"""Dispatchers bring executions that are due to the processes that run them."""
 
 from __future__ import annotations
 

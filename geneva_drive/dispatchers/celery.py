@@ -1,4 +1,4 @@
-"""Celery: messages with an id, on the project's own broker."""
+"""The dispatcher for Celery, on the project's own broker."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
 
 _MIDDLE, _HIGHEST = 4, 9
-"""Priorities of messages go from 0 to 9; ours are centred upon the middle."""
+"""Messages have priorities from 0 to 9; our 0 becomes the middle."""
 
 
 class Celery(Dispatcher):
-    """Each execution that is due soon is a message with its id; longer waits stay in the database.
+    """Send one message with its id for each execution that is due soon; longer waits stay in the database.
 
     A message that is delivered twice, late, or after its workflow has moved on changes nothing, so that
-    visibility timeouts and restarts of the broker are harmless. What is due later than ``lookahead`` is sent
-    when its time comes near, by ``geneva_worker --feed-only`` or ``geneva_housekeeping``, one of which has
-    to run.
+    visibility timeouts and restarts of the broker are harmless. Executions beyond the ``lookahead`` are sent
+    when their time comes near, by ``geneva_worker --feed-only`` or ``geneva_housekeeping``: run one of them.
 
     Parameters
     ----------
     lookahead
         How long before its time a message may be sent. Longer than the pause between two passes of the
-        feeder, and much shorter than the broker's visibility or consumer timeout. Zero: only when due.
+        feeder, and much shorter than the broker's visibility or consumer timeout. Zero: not before it is due.
     acks_late
-        Acknowledge a message when its step has ended, so that a worker that dies before it began loses
-        nothing; what it began is recovered from the database. False for steps that run longer than
+        Acknowledge a message when its step has ended, so that nothing is lost when a worker dies before it
+        starts the step; a started step is recovered from the database. False for steps that run longer than
         RabbitMQ's consumer timeout (half an hour, unless changed).
     priorities
         Send our priorities with the messages. RabbitMQ's queues must be declared with ``x-max-priority``.
     publishing
-        Celery's ``retry_policy`` for sending. By default one more try at once, so that a request does not
-        wait for a broker that is gone; what could not be sent is sent by the feeder.
+        Celery's ``retry_policy`` for sending. By default one immediate retry, so that a request does not wait
+        for an unavailable broker; the feeder sends later what could not be sent.
     task_options
         More options of the task, such as ``time_limit`` or ``rate_limit``.
     """
@@ -61,27 +60,27 @@ class Celery(Dispatcher):
             raise DispatcherError("Celery is not installed: pip install 'geneva_drive[celery]'.")
         self.supports_priorities = priorities
         self.publishing = {"max_retries": 1, "interval_start": 0, "interval_step": 0, **(publishing or {})}
-        # Imported here only: the package is not everybody's. The app makes the dispatcher while Django is set
-        # up, so that a worker knows the task.
+        # Not at the top, since Celery is optional. The app makes the dispatcher while Django is set up, so that
+        # a Celery worker knows the task.
         from geneva_drive.dispatchers import celery_entry
 
-        # With a child of the pool dies what it did not acknowledge: another one looks at the row.
+        # When a child of the pool is killed, another one gets the message and looks at the row.
         defaults = {"acks_late": acks_late, "reject_on_worker_lost": acks_late}
         self.task = celery_entry.task({**defaults, **(task_options or {})})
 
     def lookahead(self) -> timedelta | None:
-        """Two minutes, or what the option says; nothing ahead of its time where tasks are eager."""
+        """Return the option ``lookahead``; zero where tasks are eager."""
         return timedelta(0) if self.task.app.conf.task_always_eager else super().lookahead()
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
-        """Send one message; the id of Celery's task is the job's."""
+        """Send one message; return the id of Celery's task."""
         route: dict[str, Any] = {}
         queue = self.queue_for(options["queue"])
         if queue != settings.DEFAULT_QUEUE:
-            # The default queue is the project's: Celery's own default, or what task_routes says.
+            # The default queue is Celery's own default, or what the project's task_routes say.
             route["queue"] = queue
         if options["delay"]:
-            # From this host's clock: the worker's compares with the moment that comes out.
+            # Celery turns it into a moment by this host's clock, not by the database's.
             route["countdown"] = options["delay"]
         if self.supports_priorities:
             route["priority"] = self._priority(options["priority"])
@@ -96,18 +95,17 @@ class Celery(Dispatcher):
         return str(result.id)
 
     def _priority(self, priority: int) -> int:
-        place = max(0, min(_HIGHEST, _MIDDLE + priority))
+        number = max(0, min(_HIGHEST, _MIDDLE + priority))
         with self.task.app.connection_for_write() as connection:
-            # Redis serves 0 first, everything that speaks AMQP 9.
-            return place if connection.transport.driver_type == "redis" else _HIGHEST - place
+            # Redis serves 0 first, AMQP brokers 9.
+            return number if connection.transport.driver_type == "redis" else _HIGHEST - number
 
     def check(self) -> list[checks.CheckMessage]:
-        """Eager tasks, and a lookahead near to the broker's patience."""
+        """Report a missing app, eager tasks, and a lookahead too long for the broker's visibility timeout."""
         found: list[checks.CheckMessage] = []
-        app = self.task.app
-        conf = app.conf
+        app, conf = self.task.app, self.task.app.conf
         if app.main == "default" and not app.set_as_current:
-            # What Celery makes up where nobody has made an app.
+            # Celery's fallback where the project has made no app.
             found.append(
                 checks.Error(
                     "This process has no Celery app: messages would go to Celery's default broker, and no "
@@ -138,10 +136,10 @@ class Celery(Dispatcher):
         return found
 
     def health(self) -> list[str]:
-        """Whether the broker answers."""
+        """Report a broker that does not answer."""
         try:
             with self.task.app.connection_for_write() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=5)
         except Exception as error:  # noqa: BLE001 - every broker has errors of its own
-            return [f"Celery's broker is out of reach: {error}"]
+            return [f"Celery's broker is unavailable: {error}"]
         return []

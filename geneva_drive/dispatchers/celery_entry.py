@@ -1,4 +1,4 @@
-"""The one Celery task of the dispatcher, and what its worker processes need at their end.
+"""The Celery tasks of the dispatcher, and what its worker processes do when they end.
 
 Imported only where the settings name the Celery dispatcher.
 """
@@ -17,23 +17,19 @@ from geneva_drive.execution import heartbeat
 _TRIES = 20
 
 _stopping = mmap.mmap(-1, 1)
-"""One byte that the processes of a pool share with the worker that forked them: not zero when it shuts down.
-Only the parent is told of that, and a chain of steps in a child shall end with the step in hand."""
-
-
-def _is_stopping() -> bool:
-    return _stopping[0] != 0
+"""One byte that a worker shares with the processes of its pool: not zero while it shuts down. Celery tells only
+the parent, and a chain of steps in a child has to end with the running step."""
 
 
 def run_execution(self: Task, execution_id: int | str, using: str) -> None:
-    """Run the execution with this key, in whatever process Celery calls it."""
+    """Run the execution with this key."""
     try:
-        run(execution_id, using, kind="celery", is_stopping=_is_stopping)
+        run(execution_id, using, kind="celery", is_stopping=lambda: _stopping[0] != 0)
     except Exception as error:
         if self.request.is_eager:
             raise
-        # Nothing was begun: the database is out of reach, most likely. When it stays away for longer, the
-        # row is due all the same, and housekeeping sends it.
+        # No step was started, most likely since the database is unavailable. When the retries are used up,
+        # the row is still due, and housekeeping sends it again.
         raise self.retry(exc=error, countdown=min(60, 2**self.request.retries)) from error
 
 
@@ -44,8 +40,8 @@ def task(options: dict[str, Any]) -> Any:
     """Return the task, registered with the options that the settings give for it."""
     global _task
     if _task is None:
-        # With the options from the start: to set them later would take an app that is ready, and this is
-        # called while Django is still being set up.
+        # With the options at once: they cannot be set later until the app is ready, and this is called while
+        # Django is still being set up.
         decorate = shared_task(
             name="geneva_drive.run_execution", bind=True, ignore_result=True, max_retries=_TRIES, **options
         )
@@ -64,23 +60,20 @@ def _maintenance() -> None:
 maintenance: Any = shared_task(name="geneva_drive.maintenance", ignore_result=True)(_maintenance)
 
 
-# -- the ends of processes
-
-
 def _stop_heartbeats(**_: Any) -> None:
-    # The children of a pool leave without running what atexit holds.
+    # The children of a pool end without running atexit handlers.
     heartbeat.stop_all()
 
 
-def _note_stopping(**_: Any) -> None:
+def _set_stopping(**_: Any) -> None:
     _stopping[0] = 1
 
 
-def _note_start(**_: Any) -> None:
+def _clear_stopping(**_: Any) -> None:
     _stopping[0] = 0
 
 
 signals.worker_process_shutdown.connect(_stop_heartbeats, weak=False)
 signals.worker_shutdown.connect(_stop_heartbeats, weak=False)
-signals.worker_shutting_down.connect(_note_stopping, weak=False)
-signals.worker_init.connect(_note_start, weak=False)
+signals.worker_shutting_down.connect(_set_stopping, weak=False)
+signals.worker_init.connect(_clear_stopping, weak=False)

@@ -9,58 +9,25 @@ from importlib.util import find_spec
 from typing import Any
 
 from django.core import checks
-from django.core.exceptions import ImproperlyConfigured
 from django.db import router
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.definition.registry import registry
+from geneva_drive.dispatchers import django_tasks_entry
 from geneva_drive.dispatchers.base import Dispatcher
 from geneva_drive.dispatchers.running import message_id
-from geneva_drive.exceptions import DispatcherError
 
 _MOST = 100
-"""Priorities of Django Tasks go from -100 to 100, the higher the earlier."""
-
-
-def tasks_module() -> Any:
-    """Return ``django.tasks``, or the backport ``django_tasks`` where Django has none.
-
-    Raises
-    ------
-    DispatcherError
-        There is neither.
-    """
-    for name in ("django.tasks", "django_tasks"):
-        if find_spec(name) is not None:
-            return import_module(name)
-    raise DispatcherError(
-        "Django Tasks are built in from Django 6.0. On this Django they come with a package: "
-        "pip install 'geneva_drive[tasks]'."
-    )
-
-
-def backend_of(alias: str) -> Any:
-    """Return the backend that ``TASKS`` declares under ``alias``.
-
-    Raises
-    ------
-    DispatcherError
-        There is none, or it cannot be made.
-    """
-    handler = tasks_module().task_backends
-    try:
-        return handler[alias]
-    except (ImproperlyConfigured, ImportError) as error:
-        raise DispatcherError(f"TASKS has no usable backend {alias!r}: {error}") from error
+"""Priorities of Django Tasks are from -100 to 100, the highest first."""
 
 
 class DjangoTasks(Dispatcher):
-    """Each due execution is a task of Django's framework, on the backend that the project has chosen.
+    """Enqueue each execution as a task of Django's framework, on the backend that the project has chosen.
 
-    Queue, priority and time are handed over where the backend supports them; what it cannot put off is fed
-    when it is due. With the database backend of ``django-tasks-db``, on the database that holds the rows,
-    the task is written in the transaction that writes the row.
+    Queue, priority and time are passed on where the backend supports them. Where it cannot delay tasks, the
+    feeder enqueues them when they are due. With the database backend of ``django-tasks-db``, on the database
+    that holds the rows, the task is written in the transaction that writes the row.
 
     Parameters
     ----------
@@ -73,24 +40,21 @@ class DjangoTasks(Dispatcher):
     def __init__(self, *, backend: str = "default", **options: Any) -> None:
         super().__init__(**options)
         self.alias = backend
-        # Like every backend, it is made once; what it supports does not change.
-        self.backend = backend_of(backend)
+        self.backend = django_tasks_entry.backend_of(backend)
         self.supports_delays = bool(self.backend.supports_defer)
         self.supports_priorities = bool(self.backend.supports_priority)
         self.same_transaction = self._table() is not None
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
         """Enqueue one task; its id is the job's."""
-        from geneva_drive.dispatchers.django_tasks_entry import run_execution
-
         changes: dict[str, Any] = {"backend": self.alias, "queue_name": self.queue_for(options["queue"])}
         if self.supports_priorities:
             changes["priority"] = -max(-_MOST, min(_MOST, options["priority"]))
         if options["delay"] and self.supports_delays:
-            # By this host's clock, which is the one that backends compare with.
+            # By this host's clock, since backends compare with theirs and not with the database's.
             changes["run_after"] = clock.local(datetime.now(UTC) + timedelta(seconds=options["delay"]))
-        result = run_execution.using(**changes).enqueue(message_id(execution_id), options["using"])
-        return str(result.id)
+        task = django_tasks_entry.run_execution.using(**changes)
+        return str(task.enqueue(message_id(execution_id), options["using"]).id)
 
     def enqueues_inside(self, using: str) -> bool:
         """Whether the backend writes its tasks to the same database, at once."""
@@ -107,11 +71,11 @@ class DjangoTasks(Dispatcher):
         return import_module("django_tasks_db.models").DBTaskResult
 
     def _waits_itself(self) -> bool:
-        # Old versions of the framework put the enqueueing off until after the commit by themselves.
+        # Old versions of the framework enqueue after the commit by themselves.
         return bool(getattr(self.backend, "enqueue_on_commit", False))
 
     def check(self) -> list[checks.CheckMessage]:
-        """Queues that the backend does not declare, and a second layer of "after commit"."""
+        """Report queues that the backend does not declare, and a backend that waits for the commit itself."""
         found: list[checks.CheckMessage] = []
         # An empty list of queues allows all of them.
         declared = self.backend.queues
@@ -128,8 +92,7 @@ class DjangoTasks(Dispatcher):
         if self._waits_itself():
             found.append(
                 checks.Warning(
-                    f"TASKS[{self.alias!r}] puts each enqueueing off until after the commit, which "
-                    "geneva_drive does already.",
+                    f"TASKS[{self.alias!r}] enqueues each task after the commit, which geneva_drive does already.",
                     hint="Set 'ENQUEUE_ON_COMMIT': False, or use django-tasks 0.12 or newer.",
                     id="geneva_drive.W072",
                 )

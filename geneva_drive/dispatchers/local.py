@@ -1,4 +1,4 @@
-"""The default: the tables are the queue, and ``geneva_worker`` reads it."""
+"""Dispatchers without a job system: ``geneva_worker`` reads the tables, or the committing thread runs the step."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from typing import Any
 
 from django.db import connections
 
-from geneva_drive.dispatchers.base import Dispatcher
+from geneva_drive.dispatchers.base import CHANNEL, Dispatcher
 from geneva_drive.dispatchers.running import run
-
-CHANNEL = "geneva_drive"
-"""PostgreSQL notifies listening workers on this channel."""
 
 
 class Worker(Dispatcher):
-    """Nothing is carried: a worker finds the row. On PostgreSQL it is woken for one that is due."""
+    """The default: ``geneva_worker`` reads the tables. On PostgreSQL it is woken for what is due."""
 
     supports_delays = True
     supports_priorities = True
@@ -23,12 +20,12 @@ class Worker(Dispatcher):
     remembers = False
 
     def enqueues_inside(self, using: str) -> bool:
-        """False: the row is the job. Workers are woken after the commit, when they can see it."""
+        """False: workers are woken after the commit, when they can see the row."""
         del using
         return False
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
-        """Wake idle workers if the row is due now; what is due later they find by themselves."""
+        """Wake idle workers if the execution is due now; later ones they find by themselves."""
         del execution_id
         connection = connections[options["using"]]
         if connection.vendor == "postgresql" and not options["delay"]:
@@ -38,17 +35,17 @@ class Worker(Dispatcher):
 
 
 class Immediate(Dispatcher):
-    """Run what is due in the thread that committed it. Waits are left scheduled.
+    """Run what is due in the thread that committed it. Waits stay scheduled.
 
-    A run that schedules further work does not recurse: what comes while one is running is queued behind
-    it. A step's exception is recorded and logged, and does not reach the caller. What has to wait runs
-    with the next ``geneva_housekeeping`` after its time, or in a worker.
+    Steps that a running step schedules run after it, not inside it. A step's exception is recorded and logged,
+    and does not reach the caller. Waits run in a worker, or with the next ``geneva_housekeeping`` after their
+    time.
 
     Parameters
     ----------
     heartbeat
-        Whether the process gets a heartbeat, so that what it leaves behind when it is killed is recovered
-        soon. Off, that takes ``STUCK_AFTER``; for test suites, whose database comes and goes.
+        Whether the process writes a heartbeat, so that its steps are recovered soon after it is killed. Without
+        one that takes ``STUCK_AFTER``; for test suites, whose database comes and goes.
     """
 
     supports_queues = True
@@ -58,6 +55,6 @@ class Immediate(Dispatcher):
         self.heartbeat = heartbeat
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
-        """Run the execution now, or behind the one that this thread is running."""
+        """Run the execution now, or after the one that this thread is running."""
         run(execution_id, options["using"], kind="immediate", heartbeat=self.heartbeat)
         return None

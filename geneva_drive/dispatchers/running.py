@@ -1,7 +1,6 @@
-"""Where every dispatcher ends: an id arrives in some process, and its execution is run here.
+"""The receiving end of every dispatcher: a job arrives in some process, and ``run()`` runs its execution.
 
-``run()`` is the whole duty of a dispatcher's other end. It gives the process its heartbeat, names the
-process on what it runs, and takes care of the thread's connections.
+It starts the process's heartbeat, records the process on what it runs, and looks after the connections.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _thread = threading.local()
 
 
 def message_id(execution_id: Any) -> int | str:
-    """Return an execution's key as a message carries it: JSON knows numbers and texts."""
+    """Return an execution's key in a form that JSON can carry."""
     return execution_id if isinstance(execution_id, int) else str(execution_id)
 
 
@@ -46,12 +45,11 @@ def run(
     heartbeat: bool = True,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run an execution that a dispatcher carried here, and what follows it straight on.
+    """Run an execution that a job named, and the steps that continue inline after it.
 
-    A job that comes twice, too early or too late changes nothing. What a step raises is recorded and
-    logged, and not raised: the workflow's policy has dealt with it, and whether the job is to be tried
-    again is not for the carrying system to decide. Called from within a step of this thread (by a
-    dispatcher that runs at once), the execution waits until that one has ended.
+    A job that arrives twice, too early or too late changes nothing. What a step raises is recorded and logged,
+    and not raised: the workflow's policy has decided, and the job system must not retry. Called from within a
+    step of this thread (by a dispatcher that runs at once), the execution waits until that step has ended.
 
     Parameters
     ----------
@@ -62,14 +60,14 @@ def run(
     kind
         The dispatcher's name, for the row of this process.
     is_stopping
-        Asked before each further step: whether this process is about to end.
+        Asked before each further step: whether this process is shutting down.
 
     Raises
     ------
     Exception
-        The database was out of reach before anything was begun: the job may be tried again.
+        The database was unavailable before anything was started: the job may be retried.
     DispatcherError
-        The job is not one of ours: no such alias, or no such kind of key.
+        The job is not ours: its alias or its key is unknown.
     """
     alias = using or router.db_for_write(StepExecution)
     if alias not in connections:
@@ -90,7 +88,7 @@ def run(
         while queue:
             try:
                 _run_one(*queue.popleft(), kind, heartbeat, is_stopping)
-            except Exception as error:  # noqa: BLE001 - raised below; those behind it get their turn first
+            except Exception as error:  # noqa: BLE001 - raised below, after the others had their turn
                 problems.append(error)
         if problems:
             raise problems[0]
@@ -100,11 +98,9 @@ def run(
 
 
 def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: Callable[[], bool]) -> None:
-    _drop_dead_connections()
-    heartbeat = _heartbeat(using, kind) if with_heartbeat else None
-    runner = DispatchedRunner(
-        heartbeat, inline_continuation_for=_inline_continuation_for(), is_stopping=is_stopping
-    )
+    if time.monotonic() - getattr(_thread, "used", 0.0) >= STALE_AFTER:
+        drop_dead_connections()
+    runner = DispatchedRunner(_heartbeat(using, kind) if with_heartbeat else None, is_stopping)
     try:
         execute(pk, using=using, runner=runner)
     except Exception as error:
@@ -113,7 +109,7 @@ def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: 
         if not runner.has_begun:
             raise
         logger.error(
-            "Execution %s or what followed it could not be carried on.",
+            "Execution %s, or a step after it, failed unexpectedly.",
             pk,
             exc_info=error,
             extra=about(execution_id=pk),
@@ -121,30 +117,21 @@ def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: 
 
 
 class DispatchedRunner(Runner):
-    """A chain of steps that a dispatcher's job began.
+    """A chain of steps that started with a dispatcher's job.
 
     Parameters
     ----------
     heartbeat
-        This process's; None inside of a caller's transaction, where nobody else could see it.
+        This process's; None inside a caller's transaction, where no other process could see it.
     """
 
-    def __init__(
-        self,
-        heartbeat: Heartbeat | None,
-        *,
-        inline_continuation_for: timedelta | None = None,
-        is_stopping: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, heartbeat: Heartbeat | None, is_stopping: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
         self.has_begun = False
         self._heartbeat = heartbeat
         self._is_stopping = is_stopping
-        self._until = (
-            None
-            if inline_continuation_for is None
-            else time.monotonic() + inline_continuation_for.total_seconds()
-        )
+        allowed = _inline_continuation_for()
+        self._until = None if allowed is None else time.monotonic() + allowed.total_seconds()
 
     @property
     def process_id(self) -> UUID | None:  # type: ignore[override]
@@ -173,32 +160,16 @@ class DispatchedRunner(Runner):
             self._heartbeat.untrack(token)
 
 
-# -- the process
-
-
 def _heartbeat(using: str, kind: str) -> Heartbeat | None:
-    heartbeat = heartbeats.ensure(using, kind, after_beat=_answer)
-    if heartbeat is not None:
-        _stop_at_exit()
-        if not heartbeat.is_alive():
-            # It missed its lease, with its machine suspended or its database gone. It has to beat before it
-            # begins anything; to give the job back instead would send it round in circles.
-            heartbeat.beat()
+    heartbeat = heartbeats.ensure(using, kind, after_beat=recover_own)
+    if heartbeat is not None and not heartbeat.is_alive():
+        # It missed its lease while the machine was suspended or the database gone. It has to beat before it
+        # starts a step; a job that was put back instead would come round and round.
+        heartbeat.beat()
     return heartbeat
 
 
-def _answer(heartbeat: Heartbeat) -> None:
-    recover_own(heartbeat)
-
-
-_stops_at_exit = False
-
-
-def _stop_at_exit() -> None:
-    global _stops_at_exit
-    if not _stops_at_exit:
-        _stops_at_exit = True
-        atexit.register(heartbeats.stop_all)
+atexit.register(heartbeats.stop_all)
 
 
 def _inline_continuation_for() -> timedelta | None:
@@ -208,8 +179,3 @@ def _inline_continuation_for() -> timedelta | None:
         return None
     found: timedelta | None = getattr(dispatcher, "inline_continuation_for", None)
     return found
-
-
-def _drop_dead_connections() -> None:
-    if time.monotonic() - getattr(_thread, "used", 0.0) >= STALE_AFTER:
-        drop_dead_connections()

@@ -54,7 +54,7 @@ class Heartbeat:
         kind: str,
         *,
         queues: str = "",
-        after_beat: Callable[[Heartbeat], None] | None = None,
+        after_beat: Callable[[Heartbeat], object] | None = None,
     ) -> None:
         self.using = using
         self.kind = kind
@@ -206,7 +206,7 @@ _running_lock = threading.Lock()
 
 
 def ensure(
-    using: str, kind: str, *, after_beat: Callable[[Heartbeat], None] | None = None
+    using: str, kind: str, *, after_beat: Callable[[Heartbeat], object] | None = None
 ) -> Heartbeat | None:
     """Return this process's heartbeat on ``using``, started if need be.
 

@@ -1,4 +1,4 @@
-"""The worker: claim, run, sleep."""
+"""The worker: claims executions that are due, runs them, and does the housekeeping."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Claiming is preparing: what a claim returns is in progress, named after this process.
+"""Claiming: find what is due and prepare it; a claimed execution is in progress, with this process's name on it.
 
-The scan finds candidates through the index of what is due, one queue and priority after the other, so that
-it costs the same with a million rows that are finished, paused or due next month. Then their workflows are
-locked one by one, passing over what others have locked, and each is prepared in a transaction of its own.
+The scan reads the index of what is due, one queue and priority after the other, so that its cost does not depend
+on rows that are finished, paused or due later. Then it locks the workflows one by one, skips those that others
+have locked, and prepares each execution in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -30,22 +30,21 @@ from geneva_drive.models.workflow import Workflow
 logger = logging.getLogger("geneva_drive.worker")
 
 _PAGE = 20
-"""Candidates looked at in one go, beyond what is wanted: others may have taken the first."""
+"""Candidates read beyond what is wanted, since other workers may have taken the first."""
 
-_REMEMBERED = 0.2
-"""Seconds for which a busy worker believes what it has seen."""
+_CACHED_FOR = 0.2
+"""Seconds for which a busy worker uses what it has read."""
 
-_ALONE_AFTER = 1.0
-"""Seconds for which a worker looks anew each time, once another one was faster with what it had seen."""
+_UNCACHED_FOR = 1.0
+"""Seconds for which a worker keeps no candidates after another worker has taken one of them."""
 
 
 class CandidateCache:
-    """What a worker has seen of what is due, for a moment: it claims hundreds of times a second.
+    """Executions that are due, kept for a moment, since a busy worker claims hundreds of times a second.
 
-    It would otherwise spend more on looking than on claiming. What it has seen is where to look, no more:
-    each claim asks again, under the lock, whether the row is still there to be had. Something more urgent
-    is seen so much later. Workers that share a queue would go for the same rows, so that one that finds
-    somebody before it remembers no rows for a while.
+    It says where to look, no more: each claim checks the row again under the lock. More urgent executions are
+    noticed later by as much as the cache is old. Workers that share a queue would try to claim the same rows, so
+    one that loses a candidate to another worker keeps none for a while.
 
     Parameters
     ----------
@@ -57,74 +56,73 @@ class CandidateCache:
         self._using = using
         self._queues = queues
         self._buckets: list[tuple[int, str]] = []
-        self._until = 0.0
-        self._rest: dict[tuple[int, str], deque[Candidate]] = {}
-        self._shared_until = 0.0
+        self._buckets_until = 0.0
+        self._candidates: dict[tuple[int, str], deque[Candidate]] = {}
+        self._uncached_until = 0.0
 
     def buckets(self) -> tuple[list[tuple[int, str]], bool]:
-        """Return the (priority, queue) pairs that have something scheduled, and whether from memory."""
-        remembered = time.monotonic() < self._until
-        if not remembered:
-            self.forget()
+        """Return the (priority, queue) pairs that have something scheduled, and whether from the cache."""
+        cached = time.monotonic() < self._buckets_until
+        if not cached:
+            self.drop()
             self._buckets = StepExecution.objects.using(self._using).buckets(self._queues)
-            self._until = time.monotonic() + _REMEMBERED
-        return list(self._buckets), remembered
+            self._buckets_until = time.monotonic() + _CACHED_FOR
+        return list(self._buckets), cached
 
     def candidates(self, bucket: tuple[int, str], limit: int) -> Iterator[Candidate]:
-        """Yield what is due in this bucket, oldest first, until there is nothing more."""
-        # What is left of the last look; somebody else's being faster empties it.
-        while left := self._rest.get(bucket):
-            yield left.popleft()
+        """Yield what is due in this bucket, oldest first: the cached ones, then page after page."""
+        while cached := self._candidates.get(bucket):
+            yield cached.popleft()
         priority, queue = bucket
         for page in _pages(self._using, queue, priority, limit):
             rest = deque(page)
-            if time.monotonic() >= self._shared_until:
-                self._rest[bucket] = rest
+            if time.monotonic() >= self._uncached_until:
+                self._candidates[bucket] = rest
             while rest:
                 yield rest.popleft()
 
-    def forget(self) -> None:
-        """Believe nothing any more: it led nowhere."""
-        self._until = 0.0
-        self._rest.clear()
+    def drop(self) -> None:
+        """Drop everything: the next claim reads it again."""
+        self._buckets_until = 0.0
+        self._candidates.clear()
 
-    def is_shared(self) -> None:
-        """A row was not to be had: others are after the same ones."""
-        self._shared_until = time.monotonic() + _ALONE_AFTER
-        self._rest.clear()
+    def lost_candidate(self) -> None:
+        """Drop the candidates, and keep none for a while: another worker claims the same ones."""
+        self._uncached_until = time.monotonic() + _UNCACHED_FOR
+        self._candidates.clear()
 
 
 def claim(using: str, candidates: CandidateCache, limit: int, runner: Runner) -> Iterator[ClaimedExecution]:
     """Claim up to ``limit`` executions that are due, the most urgent first.
 
-    Each is committed when it is yielded: whatever goes wrong later, it is there to be run.
+    Each is committed when it is yielded, so an error with a later one does not lose it.
     """
-    found, remembered = candidates.buckets()
-    # Queues of one priority take turns: a long one must not keep the others waiting.
-    found.sort(key=lambda bucket: (bucket[0], random.random()))
+    buckets, cached = candidates.buckets()
+    # In random order within a priority: a long queue must not keep the others waiting.
+    buckets.sort(key=lambda bucket: (bucket[0], random.random()))
     count = 0
-    for bucket in found:
+    for bucket in buckets:
         for candidate in candidates.candidates(bucket, limit):
             claimed = _claim_one(candidate, runner, using)
             if claimed is None:
-                candidates.is_shared()
+                candidates.lost_candidate()
                 continue
             yield claimed
             count += 1
             if count >= limit:
                 return
     if not count:
-        candidates.forget()
-        if remembered:
-            # What woke the worker may lie on a queue that is new: nobody wakes it for that again.
+        candidates.drop()
+        if cached:
+            # What woke the worker may be on a new queue, and it is not woken for that again.
             yield from claim(using, candidates, limit, runner)
 
 
 def is_anything_due(using: str, queues: list[str] | None) -> bool:
-    """Whether a claim may find something now or as soon as others let go of it."""
+    """Whether a claim may find something, now or after others have released their locks."""
     rows = StepExecution.objects.using(using)
     due = rows.due(clock.now(using)).order_by("scheduled_for").values_list("pk")
-    # In the index's order: an ``exists()`` may go through the whole table, hoping for an early find.
+    # In the index's order: for an ``exists()`` some databases scan the whole table.
     return any(
         due.filter(queue=queue, priority=priority).first() is not None
         for priority, queue in rows.buckets(queues)
@@ -132,8 +130,10 @@ def is_anything_due(using: str, queues: list[str] | None) -> bool:
 
 
 def _pages(using: str, queue: str, priority: int, limit: int) -> Iterator[list[Candidate]]:
-    """Yield what is due in this bucket, oldest first, until there is nothing more."""
+    """Yield pages of what is due in this bucket, oldest first."""
     rows = StepExecution.objects.using(using).due(clock.now(using)).filter(queue=queue, priority=priority)
+    # By time alone and not by ``QuerySet.pages``: the index has no key to order by, and thousands of rows that
+    # are due at the same moment would be sorted for each claim.
     seen: list[Any] = []
     since = None
     while True:
@@ -144,17 +144,17 @@ def _pages(using: str, queue: str, priority: int, limit: int) -> Iterator[list[C
         if not found:
             return
         yield [Candidate(*columns) for _, *columns in found]
-        # Several rows may be due at the same moment: those of it that were seen are left out by key.
+        # Rows that are due at the same moment as the last one may have been seen already.
         last = found[-1][0]
         seen = [pk for moment, pk, *_ in found if moment == last] + (seen if since == last else [])
         since = last
 
 
 def _claim_one(candidate: Candidate, runner: Runner, using: str) -> ClaimedExecution | None:
-    plain = begin_at_once(candidate, runner, using, skip_locked=True)
-    if plain is not None:
-        return plain
-    # Not plain, or taken by somebody else: this way looks again.
+    claimed = begin_at_once(candidate, runner, using, skip_locked=True)
+    if claimed is not None:
+        return claimed
+    # The fast path cannot begin it, or another worker has: the portable path finds out.
     pending = Pending()
 
     def work() -> ClaimedExecution | None:
@@ -171,7 +171,7 @@ def _claim_one(candidate: Candidate, runner: Runner, using: str) -> ClaimedExecu
 
 def _lock_unless_locked(workflow_id: Any, using: str) -> Workflow | None:
     if not connections[using].features.has_select_for_update_skip_locked:
-        # Begun by a write on SQLite, so that two never claim the same.
+        # On SQLite this writes first, so that no two workers claim the same.
         return lock_workflow(Workflow, workflow_id, using)
     rows = Workflow._base_manager.using(using).defer("ongoing_key").select_for_update(skip_locked=True)
     return rows.filter(pk=workflow_id).first()

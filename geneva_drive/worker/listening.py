@@ -1,4 +1,4 @@
-"""Being woken at once: PostgreSQL's LISTEN on a connection of its own; polling elsewhere."""
+"""Wake the worker by PostgreSQL's LISTEN, on a connection of its own; on other databases it polls."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from django.db import connections
 
-from geneva_drive.dispatchers.local import CHANNEL
+from geneva_drive.dispatchers.base import CHANNEL
 
 logger = logging.getLogger("geneva_drive.worker")
 
-_LOOK_UP = 1.0
-"""Seconds between two looks at whether to stop."""
+_CHECK_EVERY = 1.0
+"""Seconds between two checks whether to stop."""
 
 
 def can_listen(using: str) -> bool:
-    """Whether the database behind ``using`` can wake a worker, through psycopg 3."""
+    """Whether the database can wake a worker: PostgreSQL through psycopg 3."""
     if connections[using].vendor != "postgresql":
         return False
     try:
@@ -29,7 +29,7 @@ def can_listen(using: str) -> bool:
 
 
 class Listener(threading.Thread):
-    """Sets ``wake`` whenever something that is due was written to one of the queues."""
+    """Sets ``wake`` whenever an execution that is due was written to one of the queues."""
 
     def __init__(self, using: str, queues: list[str] | None, wake: threading.Event) -> None:
         super().__init__(name="geneva-listener", daemon=True)
@@ -48,13 +48,12 @@ class Listener(threading.Thread):
             try:
                 with connection.cursor() as cursor:
                     cursor.execute(f"LISTEN {CHANNEL}")
-                # What was written before we listened.
+                # For what was written before.
                 self._wake.set()
                 pause = 0.5
                 self._listen(connection.connection)
-            except Exception as error:  # noqa: BLE001 - whatever it was, listening is tried again
-                # Polling goes on meanwhile, so nothing is late by more than its interval.
-                logger.warning("Listening on %s failed (%s); again in %s s.", self._using, error, pause)
+            except Exception as error:  # noqa: BLE001 - retried whatever it was; the worker polls meanwhile
+                logger.warning("LISTEN on %s failed (%s), retrying in %s s.", self._using, error, pause)
                 self._stopped.wait(pause)
                 pause = min(pause * 2, 30.0)
             finally:
@@ -63,7 +62,7 @@ class Listener(threading.Thread):
 
     def _listen(self, raw: Any) -> None:
         while not self._stopped.is_set():
-            for notification in raw.notifies(timeout=_LOOK_UP):
+            for notification in raw.notifies(timeout=_CHECK_EVERY):
                 if self._queues is None or notification.payload in self._queues:
                     self._wake.set()
                 if self._stopped.is_set():

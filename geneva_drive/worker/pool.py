@@ -1,7 +1,8 @@
-"""How many bodies a worker may still run, shared by its threads."""
+"""The worker's threads, what each of them runs, and how many steps a worker may still run."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -19,9 +20,11 @@ from geneva_drive.execution.runner import STALE_AFTER, Runner, drop_dead_connect
 from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 
+logger = logging.getLogger("geneva_drive.worker")
+
 
 class Budget:
-    """Places for bodies: taken before anything is claimed for them, put back when no body came.
+    """How many steps may still run: places are taken before a claim, and put back when no step needed them.
 
     Parameters
     ----------
@@ -30,40 +33,32 @@ class Budget:
 
     Attributes
     ----------
+    left
+        Places that nobody has taken; None for no limit.
     performed
-        Bodies that were begun.
+        Steps that were started.
     """
 
     def __init__(self, places: int | None) -> None:
-        self._places = places
-        self._lock = threading.Lock()
+        self.left = places
         self.performed = 0
-
-    def __repr__(self) -> str:
-        return f"<Budget: {self._places} left, {self.performed} performed>"
-
-    @property
-    def left(self) -> int | None:
-        """Places that nobody has taken; None for no limit."""
-        return self._places
+        self._lock = threading.Lock()
 
     def take(self, wanted: int) -> int:
-        """Take up to so many places; return how many there were."""
+        """Take up to ``wanted`` places; return how many."""
         with self._lock:
-            if self._places is None:
+            if self.left is None:
                 return wanted
-            taken = min(wanted, self._places)
-            self._places -= taken
+            taken = min(wanted, self.left)
+            self.left -= taken
             return taken
 
     def put_back(self, count: int) -> None:
-        """Give places back for which no body came."""
         with self._lock:
-            if self._places is not None:
-                self._places += count
+            if self.left is not None:
+                self.left += count
 
-    def count_body(self) -> None:
-        """Note that a body begins."""
+    def count_step(self) -> None:
         with self._lock:
             self.performed += 1
 
@@ -76,7 +71,7 @@ class WorkerRunner(Runner):
     stopping
         Set when the worker shuts down.
     has_place
-        Whether the budget has a place set aside for the first body.
+        Whether a place of the budget is reserved for the first step.
     """
 
     def __init__(
@@ -86,11 +81,11 @@ class WorkerRunner(Runner):
         self._heartbeat = heartbeat
         self._budget = budget
         self._stopping = stopping
-        # For the body that comes next and is not begun yet.
+        # For the next step, until it starts.
         self._has_place = has_place
 
     def close(self) -> None:
-        """Give back the place of a body that did not come."""
+        """Put back the place of a step that did not start."""
         if self._has_place:
             self._has_place = False
             self._budget.put_back(1)
@@ -102,7 +97,7 @@ class WorkerRunner(Runner):
     def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
         if not self.may_begin() or not super().may_continue_inline(following, queue):
             return False
-        # Asked twice for one step when the short way of handing over gives up: one place all the same.
+        # Asked twice for one step when the fast path gives up: it needs only one place.
         self._has_place = self._has_place or self._budget.take(1) == 1
         return self._has_place
 
@@ -114,25 +109,24 @@ class WorkerRunner(Runner):
 
     def track(self, token: UUID) -> None:
         self._has_place = False
-        self._budget.count_body()
+        self._budget.count_step()
         self._heartbeat.track(token)
 
     def untrack(self, token: UUID) -> None:
         self._heartbeat.untrack(token)
 
 
-logger = logging.getLogger("geneva_drive.worker")
-
-
 class Pool:
-    """Threads that run bodies, each on a connection of its own.
+    """Threads that run steps, each with database connections of its own.
+
+    Not a ``ThreadPoolExecutor``: its threads have no hook at their end, so they could not close their connections.
 
     Parameters
     ----------
     make_runner
-        Called for each chain of steps; the budget has a place set aside for its first body.
+        Called for each chain of steps; the budget has reserved a place for its first step.
     became_idle
-        Called when a thread has come to the end of a chain.
+        Called when a thread has finished a chain.
     """
 
     def __init__(
@@ -142,84 +136,70 @@ class Pool:
         make_runner: Callable[[], WorkerRunner],
         became_idle: Callable[[], None],
     ) -> None:
-        self._count = threads
         self._heartbeat = heartbeat
         self._make_runner = make_runner
         self._became_idle = became_idle
         self._lock = threading.Lock()
-        self._busy = 0
+        self._idle = threads
         self._todo: queue.SimpleQueue[ClaimedExecution | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._threads = [
+            threading.Thread(target=self._run, name=f"geneva-{number}", daemon=True)
+            for number in range(threads)
+        ]
 
     @property
     def idle(self) -> int:
         """Threads that have nothing to run."""
-        with self._lock:
-            return self._count - self._busy
+        return self._idle
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread has something to run."""
-        with self._lock:
-            return self._busy > 0
+        return self._idle < len(self._threads)
 
     def start(self) -> None:
-        """Start the threads."""
-        self._threads = [
-            threading.Thread(target=self._run, name=f"geneva-{number}", daemon=True)
-            for number in range(self._count)
-        ]
         for thread in self._threads:
             thread.start()
 
     def put(self, claimed: ClaimedExecution) -> None:
         """Give an idle thread what was claimed for it."""
-        # Held from here on: no thread has it yet, but this process knows of it.
+        # Tracked before a thread has it, so that recovery does not take it for abandoned.
         self._heartbeat.track(claimed.token)
         with self._lock:
-            self._busy += 1
+            self._idle -= 1
         self._todo.put(claimed)
 
     def stop(self) -> None:
-        """Give back what no thread has begun, and wait until the bodies in hand have come to their end."""
-        while True:
-            # Taken from the queue before a thread can take it.
-            try:
-                claimed = self._todo.get_nowait()
-            except queue.Empty:
-                break
-            if claimed is not None:
+        """Release what no thread has started, and wait until the running steps have finished."""
+        with contextlib.suppress(queue.Empty):
+            while claimed := self._todo.get_nowait():
                 self._release(claimed)
         for _ in self._threads:
             self._todo.put(None)
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
     def _release(self, claimed: ClaimedExecution) -> None:
         try:
             release(claimed)
         except Exception:
-            # Recovery finds it; the bodies that still run are not left alone for it.
+            # Recovery will find it. The running steps still have to be waited for.
             extra = about(claimed.as_claimed(), claimed.execution)
-            logger.exception("Execution %s could not be given back.", claimed.execution.pk, extra=extra)
+            logger.exception("Execution %s could not be released.", claimed.execution.pk, extra=extra)
         self._heartbeat.untrack(claimed.token)
 
     def _run(self) -> None:
         used = time.monotonic()
-        while True:
-            claimed = self._todo.get()
-            if claimed is None:
-                break
+        while (claimed := self._todo.get()) is not None:
             runner = self._make_runner()
             try:
                 if time.monotonic() - used > STALE_AFTER:
                     drop_dead_connections()
                 executor.run(claimed, runner)
             except BaseException as error:
-                if error is not runner.raised:
-                    # Not a step's: the executor has logged that, with the step that it was.
+                if error is not runner.raised:  # a step's own has been logged by the executor
                     logger.error(
-                        "Execution %s or what followed it could not be carried on.",
+                        "Execution %s, or a step after it, failed unexpectedly.",
                         claimed.execution.pk,
                         exc_info=error,
                         extra=about(claimed.as_claimed(), claimed.execution),
@@ -230,6 +210,6 @@ class Pool:
                 runner.close()
                 used = time.monotonic()
                 with self._lock:
-                    self._busy -= 1
+                    self._idle += 1
                 self._became_idle()
         connections.close_all()

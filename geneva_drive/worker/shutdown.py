@@ -1,4 +1,4 @@
-"""The first signal finishes what is in hand; the second leaves at once."""
+"""Shutdown by signals: the first finishes the running steps, the second exits at once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ logger = logging.getLogger("geneva_drive.worker")
 LEFT_AT_ONCE = 1
 """The exit status after a second signal."""
 
-_LAST_WORDS = 2.0
-"""Seconds that the second signal gives the process to tell that it is dead."""
+_GOODBYE = 2.0
+"""Seconds for ``on_second`` before the process exits."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextlib.contextmanager
 def handling_signals(on_first: Callable[[], None], on_second: Callable[[], None]) -> Iterator[None]:
-    """Call ``on_first`` at the first SIGTERM or SIGINT; at the second, ``on_second`` and leave.
+    """Call ``on_first`` at the first SIGTERM or SIGINT; at the second, call ``on_second`` and exit.
 
-    Only a process's main thread may set handlers; elsewhere nothing is installed.
+    Only the main thread may set handlers; in other threads nothing is installed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -35,28 +35,28 @@ def handling_signals(on_first: Callable[[], None], on_second: Callable[[], None]
 
     def first() -> None:
         on_first()
-        logger.info("Told to stop: steps in hand are finished. A second signal leaves at once.")
+        logger.info("Shutting down: finishing running steps. A second signal exits at once.")
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
         nonlocal seen
         seen += 1
-        # In threads of their own: the one that was interrupted may hold the very lock that they need, or be
-        # in the middle of a statement on the same connection. Started the low way, which takes no lock.
+        # In threads of their own: the interrupted one may hold a lock that they need, or be in the middle of a
+        # statement on the same connection. ``_thread`` itself starts a thread without taking a lock.
         if seen == 1:
             _thread.start_new_thread(first, ())
             return
-        said = _thread.allocate_lock()
-        said.acquire()
+        done = _thread.allocate_lock()
+        done.acquire()
 
-        def last_words() -> None:
+        def second() -> None:
             try:
                 on_second()
-                logger.warning("Told to stop again: leaving at once. Steps in hand will be begun anew.")
+                logger.warning("Second signal: exiting at once. Running steps will be recovered.")
             finally:
-                said.release()
+                done.release()
 
-        _thread.start_new_thread(last_words, ())
-        said.acquire(timeout=_LAST_WORDS)
+        _thread.start_new_thread(second, ())
+        done.acquire(timeout=_GOODBYE)
         os._exit(LEFT_AT_ONCE)
 
     before = {each: signal.signal(each, handle) for each in _SIGNALS}

@@ -1,4 +1,4 @@
-"""The loop: claim no more than there are idle threads, run, sleep until woken."""
+"""The worker's loop: claim an execution for each idle thread, run them, sleep until woken."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from geneva_drive.worker.shutdown import handling_signals
 
 logger = logging.getLogger("geneva_drive.worker")
 
-_EXPIRE_EVERY = 1.0  # seconds
+_EXPIRE_EVERY = 1.0
+"""Seconds between two looks for signals that did not arrive in time; claims are more frequent."""
 
 
 class Worker:
-    """Runs what is due on some queues of one database.
+    """Runs the executions that are due on some queues of one database.
 
     Parameters
     ----------
     queues
         Names, or None for all.
     threads
-        How many bodies run at the same time; each has its own connection.
+        How many steps run at the same time, each on its own connection.
     poll_interval
-        Seconds between two looks when nothing wakes it.
+        Seconds between two claims when nothing wakes the worker.
     drain
         Return when nothing is due.
     max_steps
-        Return after so many bodies.
+        Return after so many steps.
     listen
-        On PostgreSQL, hold a connection that is told at once of what is due. Off for poolers that do not
-        support LISTEN.
+        On PostgreSQL, be woken for what is due, on an extra connection. Off for poolers without LISTEN.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Worker:
         self.poll_interval = poll_interval
         self.drain = drain
         self.listen = listen and can_listen(self.using)
-        self.heartbeat = Heartbeat(self.using, "worker", queues=",".join(queues or []), after_beat=_answer)
+        self.heartbeat = Heartbeat(self.using, "worker", queues=",".join(queues or []), after_beat=recover_own)
         self._candidates = CandidateCache(self.using, queues)
         self._budget = Budget(max_steps)
         self._stopping = threading.Event()
@@ -74,13 +74,11 @@ class Worker:
 
     @property
     def performed(self) -> int:
-        """Bodies that were run."""
+        """Steps that were run."""
         return self._budget.performed
 
-    # -- outside
-
     def run(self) -> int:
-        """Run until stopped, drained or out of budget; return how many bodies were run."""
+        """Run until stopped, drained, or after ``max_steps``; return how many steps were run."""
         listener = Listener(self.using, self.queues, self._wake) if self.listen else None
         maintenance = threading.Thread(
             target=Maintenance(self.using, self._stopping, self._wake.set).run,
@@ -90,12 +88,13 @@ class Worker:
         with handling_signals(self.stop, self.heartbeat.mark_dead):
             self._start_heartbeat()
             self._pool.start()
-            for thread in (maintenance, *([listener] if listener is not None else [])):
-                thread.start()
+            maintenance.start()
+            if listener is not None:
+                listener.start()
             try:
                 self._loop()
             finally:
-                # Whatever ended the loop: bodies in hand come to their end.
+                # Whatever ended the loop, running steps are finished.
                 self._stopping.set()
                 self._pool.stop()
                 if listener is not None:
@@ -106,11 +105,9 @@ class Worker:
         return self.performed
 
     def stop(self) -> None:
-        """Finish the steps in hand, then return from ``run``. May be called from any thread."""
+        """Finish the running steps, then return from ``run``. May be called from any thread."""
         self._stopping.set()
         self._wake.set()
-
-    # -- the loop
 
     def _start_heartbeat(self) -> None:
         pause = 0.5
@@ -126,7 +123,9 @@ class Worker:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                self._expire()
+                if time.monotonic() - self._expired >= _EXPIRE_EVERY:
+                    self._expired = time.monotonic()
+                    expire_due(self.using)
                 found = self._claim()
                 if not found and self._is_done():
                     return
@@ -137,14 +136,8 @@ class Worker:
             if not found:
                 self._wake.wait(self.poll_interval)
 
-    def _expire(self) -> None:
-        """Let signals that did not come in time be missed, once a second at most: claims come more often."""
-        if time.monotonic() - self._expired >= _EXPIRE_EVERY:
-            self._expired = time.monotonic()
-            expire_due(self.using)
-
     def _claim(self) -> int:
-        """Claim for the idle threads; return how many bodies they were given."""
+        """Claim for the idle threads; return how many executions they were given."""
         idle = self._pool.idle
         if idle <= 0 or not self.heartbeat.is_alive():
             return 0
@@ -165,25 +158,21 @@ class Worker:
             return False
         if self._budget.left == 0:
             return True
-        # Nothing that is due may be left, also not what another worker had locked while we looked.
+        # What another worker had locked while this one claimed may be left.
         return self.drain and not expire_due(self.using) and not is_anything_due(self.using, self.queues)
 
     def _wait_for_database(self, error: Exception, pause: float) -> float:
-        """Let go of a connection that is lost; look again at once the first time, then ever less often."""
+        """Close the connection and wait: not at all the first time, then longer and longer."""
         if is_missing_table(error):
-            # Waiting does not make it. Only SQLite's is an OperationalError; others are not caught at all.
+            # An OperationalError on SQLite only, and waiting does not help.
             raise error
         connection = connections[self.using]
         lost = is_lost_connection(error, connection)
         connection.close()
-        logger.warning("The database is out of reach (%s); looking again.", error)
+        logger.warning("Database unavailable, retrying: %s", error)
         if not (lost and pause <= 0.5):
             self._stopping.wait(pause * random.uniform(0.5, 1))
         return min(pause * 2, 30.0)
 
     def _runner(self, *, has_place: bool = False) -> WorkerRunner:
         return WorkerRunner(self.heartbeat, self._budget, self._stopping, has_place=has_place)
-
-
-def _answer(heartbeat: Heartbeat) -> None:
-    recover_own(heartbeat)

@@ -143,6 +143,6 @@ def test_it_can_be_stopped_while_its_server_is_away(
     until(lambda: "Worker on" in child.output(), "it has begun", child=child)
     server.process.kill()
     server.process.wait()
-    until(lambda: "out of reach" in child.output(), "it has noticed", child=child)
+    until(lambda: "Database unavailable" in child.output(), "it has noticed", child=child)
     child.signal(signal.SIGTERM)
     assert child.wait() == 0

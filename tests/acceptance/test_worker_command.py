@@ -42,7 +42,7 @@ def test_a_worker_tells_of_each_step_and_of_its_end(launch: Launcher, room: Room
 
     for name in ("one", "two", "three", "four", "five"):
         assert f"{workflow}: {name}, 0." in child.output()
-    assert "Told to stop: steps in hand are finished." in child.output()
+    assert "Shutting down: finishing running steps." in child.output()
 
 
 @pytest.mark.only_on("sqlite", reason="elsewhere a missing table is no error that could pass")
@@ -52,7 +52,7 @@ def test_without_tables_a_worker_does_not_wait_for_them(launch: Launcher, tmp_pa
     child = launch.worker("--drain", environment={"GENEVA_TEST_NAMES": json.dumps(names)})
 
     assert child.wait() == 2
-    assert "out of reach" not in child.output()
+    assert "Database unavailable" not in child.output()
     assert "The tables of geneva_drive are missing in 'default': run manage.py migrate." in child.output()
 
 

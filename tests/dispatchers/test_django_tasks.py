@@ -15,7 +15,7 @@ from pytest_django import Settings
 from geneva_drive import Workflow, clock, step
 from geneva_drive.checks import check_dispatcher
 from geneva_drive.dispatchers import DjangoTasks
-from geneva_drive.dispatchers.django_tasks import tasks_module
+from geneva_drive.dispatchers.django_tasks_entry import tasks_module
 from geneva_drive.dispatchers.running import message_id
 from geneva_drive.exceptions import DispatcherError
 from geneva_drive.models import Process, StepExecution
@@ -180,6 +180,6 @@ def test_a_backend_that_is_not_declared_is_named(tasks: Any, settings: Settings)
 
 
 def test_without_the_framework_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geneva_drive.dispatchers.django_tasks.find_spec", lambda name: None)
+    monkeypatch.setattr("geneva_drive.dispatchers.django_tasks_entry.find_spec", lambda name: None)
     with pytest.raises(DispatcherError, match=r"geneva_drive\[tasks\]"):
         DjangoTasks()

@@ -176,12 +176,12 @@ def test_those_who_have_seen_the_same_share_it(kind: type[Base], monkeypatch: py
     """Given two workers with the same rows in mind, each row goes to one of them, and none is left."""
     monkeypatch.setattr(claiming, "_PAGE", 3)
     workflows = {kind.start().pk for _ in range(12)}
-    outlooks = [CandidateCache("default", None), CandidateCache("default", None)]
+    caches = [CandidateCache("default", None), CandidateCache("default", None)]
 
     found: list[Any] = []
     for number in (0, 1, 1, 0, 0, 1, 0):
-        found += claiming.claim("default", outlooks[number], 1, _Named())
-    found += claiming.claim("default", outlooks[0], 20, _Named())
+        found += claiming.claim("default", caches[number], 1, _Named())
+    found += claiming.claim("default", caches[0], 20, _Named())
 
     assert sorted(each.workflow.pk for each in found) == sorted(workflows)
 
