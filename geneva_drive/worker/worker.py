@@ -64,7 +64,9 @@ class Worker:
         self.poll_interval = poll_interval
         self.drain = drain
         self.listen = listen and can_listen(self.using)
-        self.heartbeat = Heartbeat(self.using, "worker", queues=",".join(queues or []), after_beat=recover_own)
+        self.heartbeat = Heartbeat(
+            self.using, "worker", queues=",".join(queues or []), after_beat=recover_own
+        )
         self._candidates = CandidateCache(self.using, queues)
         self._budget = Budget(max_steps)
         self._stopping = threading.Event()

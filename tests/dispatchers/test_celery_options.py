@@ -160,7 +160,9 @@ def test_the_check_is_one_of_the_systems() -> None:
     assert check_dispatcher in registry.get_checks()
 
 
-def test_a_lookahead_too_long_for_the_visibility_timeout_is_reported(app: CeleryApp, use: Callable[..., Celery]) -> None:
+def test_a_lookahead_that_the_broker_does_not_wait_for_is_reported(
+    app: CeleryApp, use: Callable[..., Celery]
+) -> None:
     use()
     assert not _ids() & {"geneva_drive.W073", "geneva_drive.W074", "geneva_drive.E075"}
     app.conf.broker_transport_options = {"visibility_timeout": 60}
