@@ -44,7 +44,7 @@ def current() -> dict[str, str] | None:
 def step_span(workflow: Workflow, execution: StepExecution, *, function: str, attempt: int) -> Iterator[Note]:
     """Surround a step with a span. The block calls the yielded function with the step's error and flow control."""
     if not is_on():
-        yield _no_note
+        yield lambda *_: None
         return
     carried = execution.trace
     with trace.get_tracer("geneva_drive").start_as_current_span(
@@ -67,10 +67,6 @@ def step_span(workflow: Workflow, execution: StepExecution, *, function: str, at
                 span.set_status(trace.StatusCode.ERROR, cls.__name__)
 
         yield note
-
-
-def _no_note(error: BaseException | None, word: str | None) -> None:
-    pass
 
 
 def _attributes(workflow: Workflow, execution: StepExecution, function: str, attempt: int) -> dict[str, Any]:

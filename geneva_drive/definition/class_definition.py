@@ -1,4 +1,4 @@
-"""What a workflow class declares and inherits, in order: `collect` makes it, `ClassDefinition` holds it."""
+"""The definition of a workflow class: `collect` makes it from what the class declares and inherits."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ class ClassDefinition:
     hero_model
         ``app_label.ModelName`` or the model; None for any. A name is resolved late, since the model may be
         loaded later.
-    job_options
-        The class's, for `options.merge`.
     former_types
         Labels that the class had before. Not inherited.
     is_abstract
@@ -56,7 +54,6 @@ class ClassDefinition:
     steps: StepCollection = field(default_factory=StepCollection)
     cancel_conditions: tuple[Condition, ...] = ()
     hero_model: Any = None
-    job_options: Mapping[str, Any] = field(default_factory=dict)
     former_types: tuple[str, ...] = ()
     may_proceed_without_hero: bool = False
     is_abstract: bool = False
@@ -65,6 +62,10 @@ class ClassDefinition:
     policies: tuple[Policy, ...] = ()
     own_job_options: Mapping[str, Any] | None = None
     declared: tuple[Declaration, ...] = ()
+
+    @property
+    def job_options(self) -> Mapping[str, Any]:
+        return self.own_job_options or {}
 
     @property
     def is_startable(self) -> bool:
@@ -90,29 +91,10 @@ class ClassDefinition:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What a class declares and inherits.
-
-    Attributes
-    ----------
-    body
-        The class body with plain functions in place of declarations.
-    own
-        The declarations of this body alone.
-    """
-
-    steps: StepCollection
-    cancel_conditions: tuple[Condition, ...]
-    body: dict[str, Any]
-    own: tuple[Declaration, ...]
-    policies: tuple[Policy, ...]
-
-
 def collect(
-    blueprint: Blueprint, reserved: Collection[str], known: Mapping[type, Sequence[Declaration]]
-) -> Collected:
-    """Return what a class declares and inherits, before it is made.
+    blueprint: Blueprint, label: str, reserved: Collection[str], known: Mapping[type, Sequence[Declaration]]
+) -> tuple[ClassDefinition, dict[str, Any]]:
+    """Return the definition of a class with all that it declares and inherits, and its body without declarations.
 
     Everything is put in order again, from the farthest ancestor to the class itself, so that one rule covers
     single classes, lines of subclasses and mixins.
@@ -172,7 +154,10 @@ def collect(
                 .place(blueprint.path)
                 .error(f"its condition {condition.test!r} is a step. Name a method that only looks.")
             )
-    return Collected(StepCollection(steps), tuple(conditions.values()), finished.body, own, tuple(policies))
+    definition = ClassDefinition(
+        label, StepCollection(steps), tuple(conditions.values()), policies=tuple(policies), declared=own
+    )
+    return definition, finished.body
 
 
 def _check_name(

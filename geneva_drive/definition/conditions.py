@@ -5,7 +5,6 @@ They run while the workflow's row is locked, and must only read.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
@@ -21,6 +20,7 @@ from geneva_drive.definition.validation import (
     caller_location,
     problem_with_function,
     problem_with_signature,
+    truth,
 )
 
 Test = Callable[[Any], object]
@@ -50,14 +50,7 @@ class Condition:
         if isinstance(self.test, bool):
             return self.test is not self.negated
         holds = getattr(workflow, self.test)() if isinstance(self.test, str) else self.test(workflow)
-        if inspect.isawaitable(holds):
-            # A coroutine is always true, so this condition would always hold.
-            if inspect.iscoroutine(holds):
-                holds.close()
-            raise TypeError(
-                f"The condition {self.name!r} of {type(workflow).__name__} gave an awaitable, not an answer."
-            )
-        return bool(holds) is not self.negated
+        return truth(holds, f"condition {self.name!r} of {type(workflow).__name__}") is not self.negated
 
 
 class DeclaredCondition(Declared):

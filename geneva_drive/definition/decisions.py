@@ -152,32 +152,23 @@ CANCELED_MEANWHILE = Decision(ExecutionState.CANCELED, Outcome.CANCELED, Then.NO
 """The workflow was moved out of ``performing`` while the body ran."""
 
 
+_FLOWS = {
+    flow.Finish: (ExecutionState.COMPLETED, Outcome.SUCCESS, Then.FINISH),
+    flow.Skip: (ExecutionState.SKIPPED, Outcome.SKIPPED, Then.NEXT),
+    flow.Cancel: (ExecutionState.CANCELED, Outcome.CANCELED, Then.CANCEL),
+    flow.Pause: (ExecutionState.CANCELED, Outcome.WORKFLOW_PAUSED, Then.PAUSE),
+    flow.Reattempt: (ExecutionState.COMPLETED, Outcome.REATTEMPTED, Then.SAME),
+    flow.Suspend: (ExecutionState.COMPLETED, Outcome.CONTINUED, Then.SAME),
+}
+
+
 def decide_flow(control: flow.FlowControl) -> Decision:
     """Decide by the flow control that a step raised."""
+    if type(control) not in _FLOWS:
+        raise TypeError(f"{control!r} is not flow control of a step.")
+    state, outcome, then = _FLOWS[type(control)]
     notes = {"reason": control.reason} if control.reason else {}
-    match control:
-        case flow.Finish():
-            return Decision(ExecutionState.COMPLETED, Outcome.SUCCESS, Then.FINISH, notes=notes)
-        case flow.Skip():
-            return Decision(ExecutionState.SKIPPED, Outcome.SKIPPED, Then.NEXT, notes=notes)
-        case flow.Cancel():
-            return Decision(ExecutionState.CANCELED, Outcome.CANCELED, Then.CANCEL, notes=notes)
-        case flow.Pause():
-            return Decision(ExecutionState.CANCELED, Outcome.WORKFLOW_PAUSED, Then.PAUSE, notes=notes)
-        case flow.Reattempt():
-            return Decision(
-                ExecutionState.COMPLETED,
-                Outcome.REATTEMPTED,
-                Then.SAME,
-                wait=control.wait or timedelta(0),
-                rewind=control.rewind,
-                notes=notes,
-            )
-        case flow.Suspend():
-            return Decision(
-                ExecutionState.COMPLETED, Outcome.CONTINUED, Then.SAME, wait=control.wait, notes=notes
-            )
-    raise TypeError(f"{control!r} is not flow control of a step.")
+    return Decision(state, outcome, then, wait=control.wait, rewind=control.rewind, notes=notes)
 
 
 _ENDS = {
@@ -240,23 +231,18 @@ def decide_handled(
     notes = {"policy": match.policy.name}
     if control.reason:
         notes["reason"] = control.reason
-    match control:
-        case flow.Pause():
-            return _end(PolicyAction.PAUSE, error, notes)
-        case flow.Cancel():
-            return _end(PolicyAction.CANCEL, error, notes)
-        case flow.Skip():
-            return _end(PolicyAction.SKIP, error, notes)
-        case flow.Reattempt():
-            return decide_error(
-                error,
-                match,
-                reattempts=reattempts,
-                crashes=crashes,
-                wait=control.wait,
-                rewind=control.rewind,
-                notes=notes,
-            )
+    if isinstance(control, flow.Reattempt):
+        return decide_error(
+            error,
+            match,
+            reattempts=reattempts,
+            crashes=crashes,
+            wait=control.wait or timedelta(0),
+            rewind=control.rewind,
+            notes=notes,
+        )
+    if isinstance(control, flow.Pause | flow.Cancel | flow.Skip):
+        return _end(PolicyAction(control.word), error, notes)
     return replace(decide_flow(control), error=error, notes=notes)
 
 

@@ -18,6 +18,9 @@ class FlowControl(BaseException):
     ``reason`` is the step's own text for the records. May be empty.
     """
 
+    wait: timedelta | None = None
+    rewind = False
+
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason

@@ -5,7 +5,6 @@ Matchers run while the workflow's row is locked, and must only read.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from asgiref.sync import iscoroutinefunction
 
-from geneva_drive.definition.validation import problem_with_signature
+from geneva_drive.definition.validation import problem_with_signature, truth
 from geneva_drive.exceptions import InvalidSignalError, StepConfigurationError
 
 LONGEST_SIGNAL_NAME: Final = 150
@@ -75,24 +74,17 @@ class SignalMatcher:
         """Return whether the name is this one and the condition holds."""
         if signal.name != self.name:
             return False
-        return self.condition is None or _truth(self.condition(signal.workflow, signal.payload), self)
+        if self.condition is None:
+            return True
+        return truth(self.condition(signal.workflow, signal.payload), f"matcher {self!r}")
 
     def __str__(self) -> str:
         return self.name
 
 
-def _truth(answer: object, matcher: object) -> bool:
-    if inspect.isawaitable(answer):
-        # A coroutine is always true, so this matcher would match any signal.
-        if inspect.iscoroutine(answer):
-            answer.close()
-        raise TypeError(f"The matcher {matcher!r} gave an awaitable, not an answer.")
-    return bool(answer)
-
-
 def signal_matches(matcher: Matcher, signal: Any) -> bool:
     """Return whether a matcher matches. Raises what the matcher raises."""
-    return _truth(matcher.matches(signal), matcher)
+    return truth(matcher.matches(signal), f"matcher {matcher!r}")
 
 
 def name_to_look_for(matcher: Matcher) -> str | None:

@@ -219,3 +219,13 @@ def problem_with_signature(function: Any, *arguments: str) -> str | None:
         called = ", ".join(arguments)
         return f"{function!r} takes {signature}, and is called with ({called}). Change what it takes."
     return None
+
+
+def truth(answer: object, what: str) -> bool:
+    """Return the answer of a condition or a matcher as a boolean. Raises TypeError for an awaitable."""
+    if inspect.isawaitable(answer):
+        # A coroutine is always true.
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"The {what} gave an awaitable, not an answer.")
+    return bool(answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -28,7 +28,8 @@ def check_attributes(blueprint: Blueprint, base: Any) -> None:
     mixins = [
         each for each in blueprint.ancestors if each not in base.__mro__ and not isinstance(each, type(base))
     ]
-    columns = _columns(base)
+    fields = [*base._meta.local_fields, *base._meta.private_fields]
+    columns = {name for field in fields for name in (field.name, getattr(field, "attname", field.name))}
     for name in ("steps", "_geneva"):
         if name in blueprint.body and not isinstance(blueprint.body[name], Declared):
             raise blueprint.place.error(f"{name!r} is made from the steps of the class. Choose another name.")
@@ -45,13 +46,6 @@ def check_attributes(blueprint: Blueprint, base: Any) -> None:
         _check_values(vars(mixin).items(), blueprint.place, origin, base, columns)
 
 
-def _columns(base: Any) -> dict[str, str]:
-    fields = [*base._meta.local_fields, *base._meta.private_fields]
-    return {
-        name: field.name for field in fields for name in (field.name, getattr(field, "attname", field.name))
-    }
-
-
 def _of_abstract_model(mixin: Any) -> Iterator[tuple[str, Any]]:
     opts = mixin._meta
     for field in (*opts.local_fields, *opts.local_many_to_many, *opts.private_fields):
@@ -60,7 +54,7 @@ def _of_abstract_model(mixin: Any) -> Iterator[tuple[str, Any]]:
         yield manager.name, manager
 
 
-def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Mapping[str, str]) -> None:
+def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Collection[str]) -> None:
     for name, value in items:
         if isinstance(value, models.Field):
             raise place.error(
@@ -80,43 +74,50 @@ def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Map
             )
 
 
-def hero_model(blueprint: Blueprint) -> Any:
-    """Return ``hero_model``: a model, the name of one that may not be loaded yet, or None for any."""
-    value = blueprint.find("hero_model")
-    if value is MISSING or value is None:
-        return None
-    if isinstance(value, str):
-        parts = value.split(".")
-        if len(parts) == 2 and all(part.isidentifier() for part in parts):
-            return value
-    elif isinstance(value, type) and issubclass(value, models.Model) and not value._meta.abstract:
-        return value
-    raise blueprint.place.error(
-        f"hero_model={value!r} is not a model. Give 'app_label.ModelName' or the model class; for any, None."
-    )
-
-
-def may_proceed_without_hero(blueprint: Blueprint) -> bool:
-    value = blueprint.find("may_proceed_without_hero")
-    if value is MISSING:
-        return False
-    if not isinstance(value, bool):
+def checked_options(blueprint: Blueprint, label: str, base: Any) -> dict[str, Any]:
+    """Return the fields of a `ClassDefinition` that are not about steps. Raises StepConfigurationError."""
+    hero_model = blueprint.find("hero_model")
+    if hero_model is MISSING or hero_model is None:
+        hero_model = None
+    elif not _is_label(hero_model) and not (
+        isinstance(hero_model, type)
+        and issubclass(hero_model, models.Model)
+        and not hero_model._meta.abstract
+    ):
         raise blueprint.place.error(
-            f"may_proceed_without_hero={value!r} is neither True nor False. Give one of them."
+            f"hero_model={hero_model!r} is not a model. Give 'app_label.ModelName' or the model class; for any, "
+            "None."
         )
-    return value
+    without_hero = blueprint.find("may_proceed_without_hero")
+    if without_hero is MISSING:
+        without_hero = False
+    elif not isinstance(without_hero, bool):
+        raise blueprint.place.error(
+            f"may_proceed_without_hero={without_hero!r} is neither True nor False. Give one of them."
+        )
+    return {
+        "own_job_options": _own_job_options(blueprint),
+        "hero_model": hero_model,
+        "former_types": _former_types(blueprint, label),
+        "may_proceed_without_hero": without_hero,
+        "hooks": _overridden_hooks(blueprint, base),
+    }
 
 
-def former_types(blueprint: Blueprint, label: str) -> tuple[str, ...]:
-    """Return ``former_types`` of this class body. A subclass does not inherit them."""
-    value = blueprint.body.get("former_types", ())
+def _is_label(value: Any) -> bool:
+    """Whether it can be ``app_label.ClassName``."""
+    parts = value.split(".") if isinstance(value, str) else []
+    return len(parts) == 2 and all(part.isidentifier() for part in parts)
+
+
+def _former_types(blueprint: Blueprint, label: str) -> tuple[str, ...]:
+    value = blueprint.body.get("former_types", ())  # a subclass does not inherit them
     if not isinstance(value, list | tuple):
         raise blueprint.place.error(
             f"former_types={value!r} is not a list. Give a list of types such as 'shop.OldWorkflow'."
         )
     for old in value:
-        parts = old.split(".") if isinstance(old, str) else []
-        if len(parts) != 2 or not all(part.isidentifier() for part in parts):
+        if not _is_label(old):
             raise blueprint.place.error(
                 f"former_types has {old!r}, which cannot have been a type. Write it as 'app_label.ClassName'."
             )
@@ -129,11 +130,8 @@ def former_types(blueprint: Blueprint, label: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def own_job_options(blueprint: Blueprint) -> dict[str, Any] | None:
-    """Return the job options of the class body or the nearest ancestor that gives any, or None.
-
-    They replace inherited ones as a whole, as any attribute does.
-    """
+def _own_job_options(blueprint: Blueprint) -> dict[str, Any] | None:
+    """Return the job options of the nearest class that gives any, or None: they are not merged."""
     for owner in (None, *blueprint.ancestors):
         values: Mapping[str, Any] = blueprint.body if owner is None else vars(owner)
         if "_geneva" in values:
@@ -145,7 +143,7 @@ def own_job_options(blueprint: Blueprint) -> dict[str, Any] | None:
     return None
 
 
-def overridden_hooks(blueprint: Blueprint, base: Any) -> frozenset[str]:
+def _overridden_hooks(blueprint: Blueprint, base: Any) -> frozenset[str]:
     """Return the names of the hooks that are not those of `base`. Raises StepConfigurationError."""
     hooks = set()
     for hook in HOOKS:

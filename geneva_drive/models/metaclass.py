@@ -9,6 +9,7 @@ All checks run before Django makes the class, because it registers models for go
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.apps import apps
@@ -20,14 +21,7 @@ from geneva_drive.definition.class_definition import ClassDefinition, collect
 from geneva_drive.definition.collection import StepCollection
 from geneva_drive.definition.registry import registry
 from geneva_drive.definition.validation import Blueprint, linearize
-from geneva_drive.models.class_options import (
-    check_attributes,
-    former_types,
-    hero_model,
-    may_proceed_without_hero,
-    overridden_hooks,
-    own_job_options,
-)
+from geneva_drive.models.class_options import check_attributes, checked_options
 
 META_OPTIONS = ("app_label", "abstract", "verbose_name", "ordering")
 
@@ -89,29 +83,15 @@ class WorkflowMeta(ModelBase):
             )
         base = workflows[-1]
         check_attributes(blueprint, base)
-        collected = collect(
+        definition, attrs = collect(
             blueprint,
+            label,
             reserved=NEVER_A_STEP | set(dir(base)),
             known={each: each._geneva.declared for each in workflows},
         )
-        options = own_job_options(blueprint)
-        definition = ClassDefinition(
-            label=label,
-            steps=collected.steps,
-            cancel_conditions=collected.cancel_conditions,
-            hero_model=hero_model(blueprint),
-            job_options=options or {},
-            own_job_options=options,
-            former_types=former_types(blueprint, label),
-            may_proceed_without_hero=may_proceed_without_hero(blueprint),
-            is_abstract=is_abstract,
-            hooks=overridden_hooks(blueprint, base),
-            policies=collected.policies,
-            declared=collected.own,
-        )
+        definition = replace(definition, is_abstract=is_abstract, **checked_options(blueprint, label, base))
         registry.check(label, definition.former_types, module=blueprint.module, path=blueprint.path)
 
-        attrs = collected.body
         attrs["Meta"] = type(
             "Meta", (), {**meta, "app_label": app_label, "proxy": True, "auto_created": True}
         )

@@ -38,6 +38,14 @@ class NotNullIndex(models.Index):
         return plain.create_sql(model, schema_editor, using=using, **kwargs)
 
 
+_LOOSE: dict[str, Any] = {
+    "on_delete": models.DO_NOTHING,
+    "db_constraint": False,
+    "db_index": False,
+}
+"""A foreign key without a constraint, an action on delete and an index."""
+
+
 class StepExecution(models.Model):
     """One attempt at one step. A row is started once; after a crash there is another row.
 
@@ -58,15 +66,9 @@ class StepExecution(models.Model):
     on_hold = models.BooleanField(default=False, db_default=False)
     started_at = UTCDateTimeField(null=True, blank=True)
     finished_at = UTCDateTimeField(null=True, blank=True)
-    # No constraint and no action on delete: finished rows keep the id of a deleted process.
+    # Finished rows keep the id of a deleted process.
     process = models.ForeignKey(
-        "geneva_drive.Process",
-        null=True,
-        blank=True,
-        on_delete=models.DO_NOTHING,
-        related_name="executions",
-        db_constraint=False,
-        db_index=False,
+        "geneva_drive.Process", null=True, blank=True, related_name="executions", **_LOOSE
     )
     attempt_token = models.UUIDField(null=True, blank=True)
     # Created as claimed by the process that finished the previous step. If that process dies, the body may not
@@ -80,26 +82,11 @@ class StepExecution(models.Model):
     deferred_since = UTCDateTimeField(null=True, blank=True)
     waiting_since = UTCDateTimeField(null=True, blank=True)
     wait_deadline = UTCDateTimeField(null=True, blank=True)
-    # No constraint and no action on delete: signals are deleted with their workflow, after its executions. No
-    # index: every query for the executions of a signal names the workflow too.
+    # Signals are deleted with their workflow, after its executions. Every query names the workflow too.
     signal = models.ForeignKey(
-        "geneva_drive.Signal",
-        null=True,
-        blank=True,
-        on_delete=models.DO_NOTHING,
-        related_name="executions",
-        db_constraint=False,
-        db_index=False,
+        "geneva_drive.Signal", null=True, blank=True, related_name="executions", **_LOOSE
     )
-    continues_from = models.ForeignKey(
-        "self",
-        null=True,
-        blank=True,
-        on_delete=models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-    )
+    continues_from = models.ForeignKey("self", null=True, blank=True, related_name="+", **_LOOSE)
     cursor = JSONColumn(null=True, blank=True)
     iterations = models.BigIntegerField(default=0, db_default=0)
     iterations_total = models.BigIntegerField(null=True, blank=True)
