@@ -77,6 +77,8 @@ class _Reporter:
         self.outcome.without_database = sum(1 for item in session.items if part_of(item) is Part.PLAIN)
 
     def pytest_sessionfinish(self) -> None:
+        for test, _ in self.outcome.skipped:
+            self.outcome.seconds.pop(test, None)
         self.path.write_text(json.dumps(asdict(self.outcome)))
 
 

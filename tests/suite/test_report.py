@@ -46,7 +46,11 @@ def test_a_run_notes_each_result_once(tmp_path: Path) -> None:
     outcome = read(note)
     assert outcome is not None
     assert outcome.without_database == 5
-    assert len(outcome.seconds) == 5
+    assert [test.partition("::")[2] for test in outcome.seconds] == [
+        "test_good",
+        "test_bad",
+        "test_with_a_bad_end",
+    ]
     # test_bad, the end of the fixture, and the module that cannot be imported.
     assert (outcome.passed, outcome.failed) == (2, 3)
     assert outcome.skipped == [
