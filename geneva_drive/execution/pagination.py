@@ -1,9 +1,9 @@
-"""The order of a queryset as keys: what to read of a row, and which rows come behind it."""
+"""Keyset pages of a project's queryset, for resumable steps: its order as keys, and the rows after a cursor."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from django.core.exceptions import FieldDoesNotExist
@@ -20,15 +20,15 @@ class Key:
     Attributes
     ----------
     written
-        As the project wrote it, for messages.
+        As the project may have written it, for messages.
     name
-        What the value is called, in look-ups and on a row.
+        The value's name in look-ups and on a row.
     expression
-        What to annotate the rows with, under that name; None for a column that they have anyway.
+        What to annotate the rows with, under that name; None for a column that is loaded anyway.
     nullable, nulls_last
-        Whether there may be nulls, and where they come. Databases disagree about that.
+        Whether there may be nulls, and where they come.
     says_nulls
-        Whether the project said where nulls come. Else nothing is said in SQL either, since a database
+        Whether the project said where nulls come. Otherwise the SQL does not say it either, since a database
         would not use an index then.
     """
 
@@ -42,38 +42,36 @@ class Key:
 
     def of(self, row: Model) -> Any:
         """Return the value on a row."""
-        value = getattr(row, self.name)
-        return bytes(value) if isinstance(value, memoryview) else value
+        return _plain(getattr(row, self.name))
 
     def order(self) -> OrderBy:
-        first = True if self.says_nulls and not self.nulls_last else None
-        last = True if self.says_nulls and self.nulls_last else None
-        return OrderBy(F(self.name), descending=self.descending, nulls_first=first, nulls_last=last)
+        nulls = {"nulls_last" if self.nulls_last else "nulls_first": True} if self.says_nulls else {}
+        return OrderBy(F(self.name), descending=self.descending, **nulls)
 
     def equal(self, value: Any) -> Q:
         return Q(**{f"{self.name}__isnull": True}) if value is None else Q(**{self.name: value})
 
     def behind(self, value: Any) -> Q | None:
-        """Rows with a later value than this one; None where there can be none."""
+        """Return the condition for a later value than this one; None where there can be none."""
         if value is None:
             return None if self.nulls_last else Q(**{f"{self.name}__isnull": False})
         later = Q(**{f"{self.name}__{'lt' if self.descending else 'gt'}": value})
         return later | self.equal(None) if self.nullable and self.nulls_last else later
 
     def not_before(self, value: Any) -> Q | None:
-        """Rows with this value or a later one; None where that is no help."""
+        """Return the condition for this value or a later one; None where an index would not help."""
         if value is None or (self.nullable and self.nulls_last):
             return None
         return Q(**{f"{self.name}__{'lte' if self.descending else 'gte'}": value})
 
 
 def keys_of(queryset: QuerySet[Any], cursor: str | Sequence[str] | None) -> tuple[Key, ...]:
-    """Return the keys to go along: those that are named, or the queryset's own order, and the primary key.
+    """Return the keys of the order: the named columns, or the queryset's own order, and the primary key.
 
     Raises
     ------
     ValueError
-        The order cannot be followed from one row to the next.
+        The order does not determine which row comes next.
     """
     if cursor is None:
         written = _own_order(queryset)
@@ -85,9 +83,14 @@ def keys_of(queryset: QuerySet[Any], cursor: str | Sequence[str] | None) -> tupl
     for number, key in enumerate(_resolved(queryset, (*written, "pk"))):
         if any(key.name == known.name for known in keys):
             continue
-        keys.append(_annotated(key, number))
-        if _tells_apart(queryset, key):
-            break
+        if key.expression is not None:
+            keys.append(replace(key, name=f"geneva_key_{number}"))
+            continue
+        keys.append(key)
+        if key.name not in queryset.query.annotations:
+            field = queryset.model._meta.get_field(key.name)
+            if field.unique and not field.null:
+                break  # no two rows have the same value
     return tuple(keys)
 
 
@@ -98,48 +101,41 @@ def _own_order(queryset: QuerySet[Any]) -> list[Any]:
     order = list(query.order_by)
     if not order and query.default_ordering:
         order = list(queryset.model._meta.ordering)
-    return order if query.standard_ordering else [_reversed(each) for each in order]
+    return order if query.standard_ordering else [_as_order_by(each).reverse_ordering() for each in order]
 
 
-def _reversed(written: Any) -> Any:
+def _as_order_by(written: Any) -> OrderBy:
     if isinstance(written, str):
-        return written.removeprefix("-") if written.startswith("-") else f"-{written.removeprefix('+')}"
-    order = written if isinstance(written, OrderBy) else written.asc()
-    return order.copy().reverse_ordering()
+        written = OrderBy(F(written.lstrip("+-")), descending=written.startswith("-"))
+    return written.copy() if isinstance(written, OrderBy) else written.asc()
 
 
 def _resolved(queryset: QuerySet[Any], order: Iterable[Any]) -> Iterator[Key]:
-    # Where the database puts nulls when nothing is said.
+    # Where the database puts nulls by default.
     largest = connections[queryset.db].features.nulls_order_largest
     for written in order:
-        said: bool | None = None
-        expression: Any
-        if isinstance(written, str):
-            descending, expression = written.startswith("-"), written.lstrip("+-")
-        else:
-            ordered = written if isinstance(written, OrderBy) else written.asc()
-            descending, expression = ordered.descending, ordered.expression
-            if ordered.nulls_first or ordered.nulls_last:
-                said = bool(ordered.nulls_last)
-            if type(expression) is F:
-                expression = expression.name  # type: ignore[attr-defined]
+        ordered = _as_order_by(written)
+        expression: Any = ordered.expression
+        if type(expression) is F:
+            expression = expression.name
         if expression == "?":
-            raise ValueError("the queryset is in random order, which no other execution could go on with.")
-        nulls_last = said if said is not None else largest is not descending
+            raise ValueError("the queryset is in random order, which another execution could not continue.")
+        said = bool(ordered.nulls_first or ordered.nulls_last)
+        nulls_last = bool(ordered.nulls_last) if said else largest is not ordered.descending
         for name, column, nullable in _columns(queryset, expression):
             yield Key(
-                str(written),
+                f"{'-' if ordered.descending else ''}{expression}",
                 name,
-                descending=descending,
+                descending=ordered.descending,
                 expression=column,
                 nullable=nullable,
                 nulls_last=nulls_last,
-                says_nulls=said is not None and nullable,
+                says_nulls=said and nullable,
             )
 
 
 def _columns(queryset: QuerySet[Any], expression: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (name, expression to annotate or None, nullable) for what one part of an order stands for."""
+    """Yield (name, expression to annotate or None, nullable) for each column of one part of an order."""
     meta, query = queryset.model._meta, queryset.query
     if not isinstance(expression, str):
         yield str(expression), expression, True
@@ -156,8 +152,8 @@ def _columns(queryset: QuerySet[Any], expression: Any) -> Iterator[tuple[str, An
         field = meta.get_field(expression)
     except FieldDoesNotExist:
         if "__" not in expression:
-            raise ValueError(f"{meta.label} has no column {expression!r} to go along.") from None
-        yield expression, F(expression), True  # a column of another table, or a part of one
+            raise ValueError(f"{meta.label} has no column {expression!r}.") from None
+        yield expression, F(expression), True  # a column of another table, or a transform
         return
     if not isinstance(field, Field) or not field.concrete or field.many_to_many:
         raise ValueError(f"{expression!r} is no column of {meta.label}. Name one.")
@@ -167,34 +163,9 @@ def _columns(queryset: QuerySet[Any], expression: Any) -> Iterator[tuple[str, An
             f"{expression!r} stands for the order of {related._meta.label}. Name a column: "
             f"{field.attname!r}, or '{expression}__…'."
         )
-    yield field.attname, None if _is_loaded(queryset, field) else F(field.attname), field.null
-
-
-def _is_loaded(queryset: QuerySet[Any], field: Field[Any, Any]) -> bool:
-    names, defers = queryset.query.deferred_loading
-    return (field.name in names or field.attname in names) is not defers
-
-
-def _annotated(key: Key, number: int) -> Key:
-    if key.expression is None:
-        return key
-    return Key(
-        key.written,
-        f"geneva_key_{number}",
-        key.descending,
-        key.expression,
-        key.nullable,
-        key.nulls_last,
-        key.says_nulls,
-    )
-
-
-def _tells_apart(queryset: QuerySet[Any], key: Key) -> bool:
-    """Whether no two rows have the same value: nothing more is needed to know where a row is."""
-    if key.expression is not None or key.name in queryset.query.annotations:
-        return False
-    field = queryset.model._meta.get_field(key.name)
-    return bool(field.unique and not field.null)
+    names, defers = query.deferred_loading
+    is_loaded = (field.name in names or field.attname in names) is not defers
+    yield field.attname, None if is_loaded else F(field.attname), field.null
 
 
 if TYPE_CHECKING:
@@ -205,7 +176,7 @@ else:
 
 @dataclass(frozen=True)
 class Pages(Generic[M]):
-    """A queryset in an order that tells any two rows apart, and where to cut it."""
+    """A queryset, an order in which no two rows are equal, and the size of a page."""
 
     queryset: QuerySet[M]
     keys: tuple[Key, ...]
@@ -240,14 +211,13 @@ class Pages(Generic[M]):
         ordered = self._ordered()
         values = self._values(cursor)
         while True:
-            # One more than a page: who knows that there is more need not ask again to find that there is not.
+            # One more than a page, which saves a query at the end.
             found = list(ordered.filter(self._after(values))[: self.size + 1])
             has_more = len(found) > self.size
             rows = _without_duplicates(
                 (tuple(key.of(row) for key in self.keys), row) for row in found[: self.size]
             )
             for number, (key, row) in enumerate(rows, start=1):
-                # Read before the row is handed out: its values may be changed.
                 yield row, self._cursor(key), number == len(rows) and not has_more
             if not has_more:
                 return
@@ -265,26 +235,26 @@ class Pages(Generic[M]):
             has_more = len(found) > self.size
             found = found[: self.size]
             values = tuple(_plain(value) for value in found[-1][:-1])
-            # By their keys: what is added in between, or moves, belongs to no batch twice.
+            # By primary keys, so that a row that is added or moves meanwhile is not in two batches.
             batch = self.queryset.filter(pk__in=[row[-1] for row in found])
             yield batch, self._cursor(values), not has_more
             if not has_more:
                 return
 
     def count_after(self, cursor: Any) -> int:
-        """Count the rows that are left."""
+        """Count the rows after the cursor."""
         return self._ordered().filter(self._after(self._values(cursor))).count()
 
     def _ordered(self) -> QuerySet[M]:
         annotations = {key.name: key.expression for key in self.keys if key.expression is not None}
         queryset = self.queryset.annotate(**annotations) if annotations else self.queryset
         ordered = queryset.order_by(*(key.order() for key in self.keys))
-        # reverse() outlives order_by(), and the keys have taken it into account.
+        # order_by() does not undo a reverse(), which the keys have taken into account.
         ordered.query.standard_ordering = True
         return ordered
 
     def _after(self, values: tuple[Any, ...] | None) -> Q:
-        """The rows behind these values, in the order of the keys."""
+        """Return the condition for the rows after these values, in the order of the keys."""
         if values is None:
             return Q()
         found = Q()
@@ -295,7 +265,7 @@ class Pages(Generic[M]):
                 found |= equal & behind
             equal &= key.equal(value)
         if len(self.keys) > 1 and (bound := self.keys[0].not_before(values[0])) is not None:
-            # Implied by the rest, but a database finds its place in an index by this, and not by an OR.
+            # Implied by the rest, but a database cannot enter an index by an OR.
             found = bound & found
         return found
 
@@ -310,9 +280,9 @@ class Pages(Generic[M]):
         if not isinstance(values, tuple) or len(values) != len(self.keys) or alone_is_tuple:
             names = ", ".join(key.written for key in self.keys)
             raise InvalidStateError(
-                f"{self.where}: the cursor {cursor!r} is none of a loop along ({names}). The code may have "
-                "changed since it was written. Start from the beginning: reattempt(rewind=True), or "
-                "resume_at() by hand."
+                f"{self.where}: the cursor {cursor!r} does not fit a loop along ({names}). The code may have "
+                "changed since it was written. Start from the beginning: reattempt(rewind=True), or an "
+                "operator's resume_at()."
             )
         return values
 
@@ -333,7 +303,7 @@ def _problem(queryset: Any) -> str | None:
 
 
 def _without_duplicates(rows: Iterator[tuple[Any, M]]) -> list[tuple[Any, M]]:
-    """Leave out rows that a join gave more than once; in this order they stand side by side."""
+    """Drop rows that a join returned more than once; in this order they are adjacent."""
     kept: list[tuple[Any, M]] = []
     for key, row in rows:
         if not kept or kept[-1][0] != key:

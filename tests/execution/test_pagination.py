@@ -329,7 +329,7 @@ def test_a_page_has_at_least_one_row(size: Any) -> None:
 def test_the_cursor_of_another_loop_is_refused(cursor: Any) -> None:
     pages = Pages.of(Item.objects.order_by("rank"), None, 7, "here")
 
-    with pytest.raises(InvalidStateError, match="none of a loop along"):
+    with pytest.raises(InvalidStateError, match="does not fit a loop along"):
         next(pages.rows_after(cursor))
 
 

@@ -198,9 +198,9 @@ def test_a_loop_is_suspected_after_many_steps() -> None:
         def again(self) -> None:
             self.reattempt()
 
-    with pytest.raises(AssertionError, match="did not come to an end within 5 steps"):
+    with pytest.raises(AssertionError, match="did not end within 5 steps"):
         testing.run_to_end(Endless.start(), most=5)
-    with pytest.raises(AssertionError, match="Still something is due after 5 steps"):
+    with pytest.raises(AssertionError, match="After 5 steps there are still executions due"):
         testing.run_due(most=5)
 
 
@@ -269,7 +269,7 @@ def test_a_crash_needs_a_known_point_that_is_passed() -> None:
     with pytest.raises(ValueError, match="prepared, performed, finalizing, finalized"), testing.crash_at("x"):
         pass
     with (
-        pytest.raises(AssertionError, match="did not come to the point 'prepared'"),
+        pytest.raises(AssertionError, match="did not reach the point 'prepared'"),
         testing.crash_at("prepared"),
     ):
         pass
