@@ -104,15 +104,15 @@ class OverdueFilter(_Choice):
 
 
 class WaitingFilter(_Choice):
-    title, parameter_name, part = _("signal"), "waiting", "waiting_longer"
+    title, parameter_name, part = _("wait for a signal"), "waiting", "waiting_longer"
     values: ClassVar = {
-        "any": (_("waiting for a signal"), timedelta(0)),
+        "any": (_("waiting"), timedelta(0)),
         "long": (_("waiting for more than %(time)s"), "WAITING_TOO_LONG"),
     }
 
 
 class UndeclaredFilter(_Choice):
-    title, parameter_name, part = _("code"), "undeclared", "undeclared"
+    title, parameter_name, part = _("declaration"), "undeclared", "undeclared"
     values: ClassVar = {"yes": (_("step or class undeclared"), True)}
 
 
@@ -130,11 +130,11 @@ class _Since(_Choice):
 
 
 class CreatedFilter(_Since):
-    title, parameter_name, part = _("started"), "created", "created_after"
+    title, parameter_name, part = _("start time"), "created", "created_after"
 
 
 class MovedFilter(_Since):
-    title, parameter_name, part = _("ended or paused"), "moved", "moved_after"
+    title, parameter_name, part = _("time of end or pause"), "moved", "moved_after"
 
 
 class _Name(Filter):

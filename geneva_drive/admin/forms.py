@@ -37,7 +37,7 @@ class ReasonForm(forms.Form):
         required=False,
         max_length=1000,
         widget=forms.TextInput({**_LINE, "size": 60}),
-        help_text=_("Recorded with each workflow."),
+        help_text=_("Recorded with the workflow's operator actions."),
     )
 
     def arguments(self) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def _steps(form: ResumeAtForm, rows: Any) -> dict[str, Any]:
     classes = {registry.get(label) for label in labels}
     if len(classes) > 1:
         return {"impossible": _("Choose workflows of one type: different types have different steps.")}
-    cls = classes.pop()
+    cls = next(iter(classes), None)
     if cls is None:
         return {"impossible": _("This code does not declare their class, so there is no step to resume at.")}
     paused = rows.filter(state=WorkflowState.PAUSED)
@@ -242,21 +242,15 @@ def _notes(
 ) -> list[str]:
     if step.removed:
         return [_("removed step: cannot resume here")]
-    again = done[step.name]
-    if again >= able:
-        notes = [_("runs again in %(count)s: all have completed it") % {"count": able}]
-    elif again:
-        counts = {"again": again, "first": able - again}
-        notes = [_("runs again in %(again)s, for the first time in %(first)s") % counts]
+    if able == 1:
+        notes = [_("completed before, runs again") if done[step.name] else _("not completed yet")]
     else:
-        notes = [_("runs for the first time in %(count)s") % {"count": able}]
+        notes = [_("completed in %(done)s of %(count)s") % {"done": done[step.name], "count": able}]
     before = steps.names[: steps.names.index(step.name)]
     earlier = [name for name in before if name in done]
-    kept = [name for name in earlier if done[name] >= able]
-    if kept:
-        notes.append(_("already completed: %(steps)s") % {"steps": ", ".join(kept)})
-    passed = [f"{name} ({able - done[name]})" for name in earlier if name not in kept]
-    if passed:
+    if kept := [name for name in earlier if done[name] >= able]:
+        notes.append(_("earlier steps completed: %(steps)s") % {"steps": ", ".join(kept)})
+    if passed := [f"{name} ({able - done[name]})" for name in earlier if name not in kept]:
         notes.append(_("will not run: %(steps)s") % {"steps": ", ".join(passed)})
     if step.wait_for is not None:
         notes.append(_awaited(step.wait_for, paused, able))
@@ -264,15 +258,15 @@ def _notes(
 
 
 def _awaited(matcher: Any, paused: Any, able: int) -> str:
-    name = getattr(matcher, "name", None)
+    name, signal = getattr(matcher, "name", None), describe(matcher)
     if not isinstance(name, str):
-        return _("waits for %(signal)s") % {"signal": describe(matcher)}
+        return _("waits for %(signal)s") % {"signal": signal}
     rows = Signal.objects.using(paused.db).filter(
         workflow__in=paused.order_by().values("pk"), name=name, state__in=UNCONSUMED
     )
     have = rows.aggregate(have=Count("workflow", distinct=True))["have"]
-    counts = {"signal": describe(matcher), "have": have, "wait": able - have}
-    return _("waits for %(signal)s: %(have)s have received it, %(wait)s will wait") % counts
+    counts = {"signal": signal, "have": have, "count": able}
+    return _("waits for %(signal)s: received in %(have)s of %(count)s") % counts
 
 
 def start(model_admin: PagesAdmin, request: HttpRequest) -> HttpResponseBase:

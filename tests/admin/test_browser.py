@@ -185,7 +185,7 @@ class TestActions:
         browser.leave_by(browser.link("Resume at a step…").click)
         text = browser.text(".gd-choices")
         assert "removed step: cannot resume here" in text
-        assert "waits for parcel_scanned: 1 have received it, 0 will wait" in text
+        assert "waits for parcel_scanned: received in 1 of 1" in text
         assert "will not run: ship (1)" in text
         browser.find('input[value="send_receipt"]').click()
         browser.find("#id_reason").send_keys("she fetched it herself")

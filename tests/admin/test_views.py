@@ -223,9 +223,9 @@ class TestResumeAtAStep:
             url(LIST), {"action": "resume_at", ACTION_CHECKBOX_NAME: [one.pk, two.pk, performing.pk]}
         )
         steps = {step["name"]: step for step in response.context["steps"]}
-        assert steps["one"]["note"] == "runs again in 2: all have completed it"
-        assert steps["two"]["note"].startswith("runs again in 1, for the first time in 1")
-        assert "already completed: one" in steps["three"]["note"]
+        assert steps["one"]["note"] == "completed in 2 of 2"
+        assert steps["two"]["note"].startswith("completed in 1 of 2")
+        assert "earlier steps completed: one" in steps["three"]["note"]
         assert "will not run: two (1)" in steps["three"]["note"]
         assert steps["buried"]["removed"] is True
         page = text(response)
