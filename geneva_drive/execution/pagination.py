@@ -117,7 +117,7 @@ def _resolved(queryset: QuerySet[Any], order: Iterable[Any]) -> Iterator[Key]:
         ordered = _as_order_by(written)
         expression: Any = ordered.expression
         if type(expression) is F:
-            expression = expression.name
+            expression = expression.name  # type: ignore[attr-defined]
         if expression == "?":
             raise ValueError("the queryset is in random order, which another execution could not continue.")
         said = bool(ordered.nulls_first or ordered.nulls_last)
