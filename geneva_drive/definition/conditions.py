@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from asgiref.sync import iscoroutinefunction
-
 from geneva_drive.definition.validation import (
     MISSING,
     Blueprint,
@@ -18,8 +16,8 @@ from geneva_drive.definition.validation import (
     Location,
     Place,
     caller_location,
+    problem_with_call,
     problem_with_function,
-    problem_with_signature,
     truth,
 )
 
@@ -98,7 +96,19 @@ def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Plac
     if isinstance(value, bool):
         return Condition(value, name=str(value))
     if isinstance(value, str):
-        return _checked_method(value, option, blueprint, place)
+        method = blueprint.find(value)
+        if isinstance(method, DeclaredCondition):
+            method = method.function
+        if isinstance(method, Declared):
+            raise place.error(f"{option}={value!r} is a step. Name a method that only looks.")
+        if method is MISSING:
+            raise place.error(
+                f"{option}={value!r} names no method of the class. Define it, or correct the name."
+            )
+        problem = problem_with_function(method, "self") or problem_with_call(method, "conditions", "self")
+        if problem:
+            raise place.error(f"{option}={value!r}: {problem}")
+        return Condition(value, name=value)
     if isinstance(value, Declared):
         raise place.error(f"{option}={value!r} is not a condition. Give the method's name as a text.")
     if isinstance(value, type) or not callable(value):
@@ -106,23 +116,6 @@ def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Plac
             f"{option}={value!r} is not a condition. Give a callable of the workflow, a method's name, "
             "True or False."
         )
-    if iscoroutinefunction(value):
-        raise place.error(f"{option}={value!r} is async, and conditions are not. Give a plain function.")
-    if problem := problem_with_signature(value, "workflow"):
-        raise place.error(f"{option}: {problem}")
+    if problem := problem_with_call(value, "conditions", "workflow"):
+        raise place.error(f"{option}={value!r}: {problem}")
     return Condition(value, name=getattr(value, "__name__", type(value).__name__))
-
-
-def _checked_method(name: str, option: str, blueprint: Blueprint, place: Place) -> Condition:
-    method = blueprint.find(name)
-    if isinstance(method, DeclaredCondition):
-        method = method.function
-    if isinstance(method, Declared):
-        raise place.error(f"{option}={name!r} is a step. Name a method that only looks.")
-    if method is MISSING:
-        raise place.error(f"{option}={name!r} names no method of the class. Define it, or correct the name.")
-    if problem := problem_with_function(method, "self"):
-        raise place.error(f"{option}={name!r}: {problem}")
-    if iscoroutinefunction(method):
-        raise place.error(f"{option}={name!r} is async, and conditions are not. Make it a plain method.")
-    return Condition(name, name=name)

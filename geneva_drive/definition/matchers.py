@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
-from asgiref.sync import iscoroutinefunction
-
-from geneva_drive.definition.validation import problem_with_signature, truth
+from geneva_drive.definition.validation import problem_with_call, truth
 from geneva_drive.exceptions import InvalidSignalError, StepConfigurationError
 
 LONGEST_SIGNAL_NAME: Final = 150
@@ -58,17 +56,16 @@ class SignalMatcher:
             checked_signal_name(self.name)
         except InvalidSignalError as error:
             raise StepConfigurationError(f"SignalMatcher: {error}") from None
-        problem = None
         if self.condition is None:
             return
         if isinstance(self.condition, type) or not callable(self.condition):
-            problem = f"{self.condition!r} is not callable. Give a callable of the workflow and the payload."
-        elif iscoroutinefunction(self.condition):
-            problem = f"{self.condition!r} is async, and conditions are not. Give a plain function."
-        elif wrong := problem_with_signature(self.condition, "workflow", "payload"):
-            problem = wrong
+            problem: str | None = "it is not callable. Give a callable of the workflow and the payload."
+        else:
+            problem = problem_with_call(self.condition, "conditions", "workflow", "payload")
         if problem is not None:
-            raise StepConfigurationError(f"SignalMatcher({self.name!r}): its condition {problem}")
+            raise StepConfigurationError(
+                f"SignalMatcher({self.name!r}): condition={self.condition!r}: {problem}"
+            )
 
     def matches(self, signal: Any) -> bool:
         """Return whether the name is this one and the condition holds."""
@@ -149,9 +146,7 @@ def checked_matcher(value: Any, option: str = "wait_for") -> Matcher:
             f"{option}={value!r} is no matcher. Give a signal's name, a SignalMatcher, or any object with "
             "matches(signal)."
         )
-    if iscoroutinefunction(matches):
-        raise ValueError(f"{option}={value!r}: its matches() is async, and matchers are not.")
-    if problem := problem_with_signature(matches, "signal"):
-        raise ValueError(f"{option}: {problem}")
+    if problem := problem_with_call(matches, "matchers", "signal"):
+        raise ValueError(f"{option}={value!r}: matches(): {problem}")
     matcher: Matcher = value
     return matcher

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple, get_args
 
 from django.conf import settings
@@ -13,7 +14,7 @@ from geneva_drive.definition.collection import OnCrash, OnTimeout
 from geneva_drive.definition.conditions import Condition, checked_condition
 from geneva_drive.definition.matchers import checked_matcher
 from geneva_drive.definition.policy_checks import checked_step_policies
-from geneva_drive.definition.validation import Blueprint, Place, checked_duration
+from geneva_drive.definition.validation import Blueprint, Place, checked_choice, checked_duration
 from geneva_drive.exceptions import StepConfigurationError
 
 LONGEST_QUEUE_NAME: Final = 100
@@ -120,10 +121,7 @@ def _plainly(check: Callable[[Any, str], Any]) -> Check:
     """Turn a check of the value alone into one whose error names the class and the step."""
 
     def checked(value: Any, option: str, blueprint: Blueprint, place: Place) -> Any:  # noqa: ARG001
-        try:
-            return check(value, option)
-        except ValueError as error:
-            raise place.error(str(error)) from None
+        return place.check(check, value, option)
 
     return checked
 
@@ -143,16 +141,6 @@ def _checked_former_names(value: Any, option: str) -> tuple[str, ...]:
         if not isinstance(name, str) or not name.isidentifier():
             raise ValueError(f"{option}={value!r}: {name!r} cannot have been a step's name. Correct it.")
     return tuple(value)
-
-
-def _one_of(*actions: str) -> Check:
-    def check(value: Any, option: str) -> str:
-        for action in actions:
-            if value == action:
-                return action
-        raise ValueError(f"{option}={value!r} is unknown. Give one of: {', '.join(actions)}.")
-
-    return _plainly(check)
 
 
 def _checked_limit(value: Any, option: str) -> int:
@@ -218,7 +206,7 @@ STEP_OPTIONS: Final[dict[str, StepOption]] = {
     "on_timeout": StepOption(
         'What happens then: ``"skip"`` the step, ``"cancel"`` or ``"pause"`` the workflow. Default: the exception\n'
         "policies decide about a `SignalWaitTimeout`; without one the workflow pauses.",
-        _one_of(*get_args(OnTimeout)),
+        _plainly(partial(checked_choice, choices=get_args(OnTimeout))),
     ),
     # Names of steps are checked where the steps are put in order.
     "before": StepOption(
@@ -247,7 +235,7 @@ STEP_OPTIONS: Final[dict[str, StepOption]] = {
     "on_crash": StepOption(
         'What recovery does if the process dies in the step: ``"reattempt"``, ``"pause"`` or ``"cancel"``.\n'
         "Default: the setting ``RECOVERY_ACTION``.",
-        _one_of(*get_args(OnCrash)),
+        _plainly(partial(checked_choice, choices=get_args(OnCrash))),
     ),
     "on_exception": StepOption(
         'What happens to the workflow if the step raises: ``"pause"``, ``"cancel"``, ``"skip"``,\n'

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
-
-from asgiref.sync import iscoroutinefunction
 
 from geneva_drive.definition.policies import (
     BACKOFFS,
@@ -22,7 +21,9 @@ from geneva_drive.definition.validation import (
     Blueprint,
     Declared,
     Place,
+    checked_choice,
     checked_duration,
+    problem_with_call,
     problem_with_function,
     problem_with_signature,
 )
@@ -88,7 +89,7 @@ def checked_policy(value: Any, option: str, blueprint: Blueprint, place: Place) 
             f"{where} says neither what to do nor who decides. Give an action ({', '.join(ACTIONS)}) or a "
             "handler."
         )
-    action = PolicyAction(_one_of(value.action, None, ACTIONS, f"{where}: the action", place))
+    action = PolicyAction(_choice(value.action, "action", ACTIONS, where, place))
     if action is not PolicyAction.REATTEMPT:
         for name in ("wait", "max_reattempts", "terminal_action"):
             absent = MISSING if name == "max_reattempts" else None
@@ -169,9 +170,6 @@ def _common(
     report: Any = None,
 ) -> dict[str, Any]:
     """Return the fields that a `Policy` has with and without a handler."""
-    terminal_action = _one_of(
-        terminal_action, PolicyAction.PAUSE, TERMINAL_ACTIONS, f"{where}: terminal_action", place
-    )
     if max_reattempts is MISSING:
         max_reattempts = DEFAULT_MAX_REATTEMPTS
     elif max_reattempts is not None and (
@@ -184,8 +182,18 @@ def _common(
     return {
         "matchers": _matchers(matching, where, place),
         "cap": None if max_reattempts is None else int(max_reattempts),
-        "terminal_action": PolicyAction(terminal_action),
-        "report": Report(_one_of(report, Report.ALWAYS, REPORTS, f"{where}: report", place)),
+        "terminal_action": PolicyAction(
+            _choice(
+                PolicyAction.PAUSE if terminal_action is None else terminal_action,
+                "terminal_action",
+                TERMINAL_ACTIONS,
+                where,
+                place,
+            )
+        ),
+        "report": Report(
+            _choice(Report.ALWAYS if report is None else report, "report", REPORTS, where, place)
+        ),
     }
 
 
@@ -219,20 +227,12 @@ def _problem_with_matcher(value: Any) -> str | None:
     matcher = getattr(value, "matches", None)
     if not callable(matcher):
         return "fits nothing. Give an exception class, its dotted name, or an object with matches(error)."
-    if iscoroutinefunction(matcher):
-        return "has an async matches, and matchers are not. Make it a plain method."
-    if problem := problem_with_signature(matcher, "error"):
-        return f"cannot be asked: {problem}"
-    return None
+    problem = problem_with_call(matcher, "matchers", "error")
+    return problem and f"cannot be used: {problem}"
 
 
-def _one_of(value: Any, default: str | None, known: tuple[str, ...], what: str, place: Place) -> str:
-    if value is None and default is not None:
-        return default
-    for each in known:
-        if isinstance(value, str) and value == each:
-            return each
-    raise place.error(f"{what} is {value!r}, which is unknown. Give one of: {', '.join(known)}.")
+def _choice(value: Any, name: str, choices: tuple[str, ...], where: str, place: Place) -> str:
+    return place.check(partial(checked_choice, choices=choices), value, f"{where}: {name}")
 
 
 def _wait(value: Any, where: str, place: Place) -> Any:
@@ -246,12 +246,7 @@ def _wait(value: Any, where: str, place: Place) -> Any:
             )
         return value
     if callable(value):
-        if iscoroutinefunction(value):
-            raise place.error(f"{where}: wait is async, and waits are not. Give a plain function.")
-        if problem := problem_with_signature(value, "attempt"):
+        if problem := problem_with_call(value, "waits", "attempt"):
             raise place.error(f"{where}: wait: {problem}")
         return value
-    try:
-        return checked_duration(value)
-    except ValueError as error:
-        raise place.error(f"{where}: {error}") from None
+    return place.check(checked_duration, value, f"{where}: wait")

@@ -79,10 +79,7 @@ class DeclaredStep(Declared):
         if not waits:
             raise place.error("waits is empty, which makes no step. Give at least one timedelta.")
         for number, wait in enumerate(waits):
-            try:
-                checked_duration(wait, f"waits[{number}]")
-            except ValueError as error:
-                raise place.error(str(error)) from None
+            place.check(checked_duration, wait, f"waits[{number}]")
         return waits
 
 

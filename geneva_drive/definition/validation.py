@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
+
+from asgiref.sync import iscoroutinefunction
 
 from geneva_drive.exceptions import StepConfigurationError
 
@@ -19,6 +22,7 @@ class _Missing:
         return False
 
 
+T = TypeVar("T")
 MISSING: Any = _Missing()
 """Stands for "not given" and "not defined" where None may be a value."""
 
@@ -62,6 +66,13 @@ class Place:
         """Return the error to raise. `problem` says what is wrong and what to do about it."""
         where = "" if self.location is None else f" ({self.location})"
         return StepConfigurationError(f"{self}: {problem}{where}")
+
+    def check(self, check: Callable[[Any, str], T], value: Any, name: str) -> T:
+        """Return the checked value. A ValueError becomes the error of this place."""
+        try:
+            return check(value, name)
+        except ValueError as error:
+            raise self.error(str(error)) from None
 
 
 class Declared:
@@ -176,6 +187,14 @@ def checked_duration(value: Any, name: str = "wait") -> timedelta:
     return value
 
 
+def checked_choice(value: Any, name: str, choices: Iterable[str]) -> str:
+    """Return the choice that `value` equals. Raises ValueError."""
+    for choice in choices:
+        if isinstance(value, str) and value == choice:
+            return choice
+    raise ValueError(f"{name}={value!r} is unknown. Give one of: {', '.join(choices)}.")
+
+
 if sys.version_info >= (3, 14):
     from annotationlib import Format
 
@@ -200,6 +219,13 @@ def problem_with_function(function: Any, *arguments: str) -> str | None:
         return f"{function!r} is not a function. Give one: {wanted}."
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return f"{function!r} is a generator: calling it would run nothing. Take the yield out."
+    return problem_with_signature(function, *arguments)
+
+
+def problem_with_call(function: Any, kind: str, *arguments: str) -> str | None:
+    """Return why a callable of a kind that cannot be async cannot be called with `arguments`, or None."""
+    if iscoroutinefunction(function):
+        return f"it is async, and {kind} are not. Make it a plain method or function."
     return problem_with_signature(function, *arguments)
 
 

@@ -6,13 +6,19 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
 from django.db import models
 from django.db.models.base import ModelBase
 from django.db.models.manager import BaseManager
 
 from geneva_drive.definition.options import validate
-from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Place, problem_with_function
+from geneva_drive.definition.validation import (
+    MISSING,
+    Blueprint,
+    Declared,
+    Place,
+    problem_with_call,
+    problem_with_function,
+)
 
 HOOKS = ("before_step", "after_step", "around_step")
 
@@ -154,9 +160,10 @@ def _overridden_hooks(blueprint: Blueprint, base: Any) -> frozenset[str]:
             raise blueprint.place.error(
                 "around_step is a generator, not a context manager. Put @contextlib.contextmanager above it."
             )
-        if iscoroutinefunction(function):
-            raise blueprint.place.error(f"{hook} is async, and hooks are not. Make it a plain method.")
-        if problem := problem_with_function(function, "self", "execution"):
+        arguments = ("self", "execution")
+        if problem := problem_with_call(function, "hooks", *arguments) or problem_with_function(
+            function, *arguments
+        ):
             raise blueprint.place.error(f"{hook}: {problem}")
         hooks.add(hook)
     return frozenset(hooks)

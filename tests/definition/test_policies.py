@@ -254,7 +254,7 @@ STEP_MISTAKES = {
     "an empty list": ("[]", "is empty", "Leave it out"),
     "a list with a number": ("['skip', 3]", "on_exception[1]=3"),
     "nothing to do": ("ExceptionPolicy(matching=ValueError)", "neither what to do nor who decides"),
-    "an unknown action of a policy": ("ExceptionPolicy('stop')", "'stop', which is unknown", "reattempt"),
+    "an unknown action of a policy": ("ExceptionPolicy('stop')", "action='stop' is unknown", "reattempt"),
     "a wait without a reattempt": ("ExceptionPolicy('skip', wait=timedelta(1))", "wait is about reattempts"),
     "a limit without a reattempt": ("ExceptionPolicy('pause', max_reattempts=3)", "max_reattempts is about"),
     "no limit without a reattempt": (
@@ -267,11 +267,11 @@ STEP_MISTAKES = {
     ),
     "an unknown terminal action": (
         "ExceptionPolicy('reattempt', terminal_action='reattempt')",
-        "terminal_action is 'reattempt'",
+        "terminal_action='reattempt' is unknown",
         "pause, cancel, skip.",
     ),
     "an unknown report": ("ExceptionPolicy('skip', report='sometimes')", "'sometimes'", "terminal_only"),
-    "a report that is a flag": ("ExceptionPolicy('skip', report=False)", "report is False", "never"),
+    "a report that is a flag": ("ExceptionPolicy('skip', report=False)", "report=False is unknown", "never"),
     "a wait that is a number": ("ExceptionPolicy('reattempt', wait=5)", "wait=5 is not a duration"),
     "a wait that is not a number": ("ExceptionPolicy('reattempt', wait=float('nan'))", "wait=nan"),
     "a wait that is negative": ("ExceptionPolicy('reattempt', wait=timedelta(-1))", "is negative"),

@@ -171,7 +171,7 @@ REFUSED = {
         class Made(Base):
             async def before_step(self, execution): ...
         """,
-        "before_step is async",
+        "before_step: it is async",
     ),
     "a hook with other arguments": (
         """
