@@ -1,14 +1,8 @@
 """Prometheus metrics, with the extra ``metrics``.
 
-::
-
-    from geneva_drive import metrics
-
-    metrics.install()
-
-once in a process (in an ``AppConfig.ready()``): then whatever serves ``prometheus_client``'s registry serves
-these too. Gauges are counted in the tables when they are asked for; counters and the histogram tell what
-this process has done.
+Call ``metrics.install()`` once in each process, in an ``AppConfig.ready()``. Whatever serves the registry of
+``prometheus_client`` in that process then serves these metrics, too. Gauges are counted in the tables on each scrape;
+counters and the histogram measure what this process does.
 """
 
 from __future__ import annotations
@@ -41,7 +35,7 @@ DURATIONS = (0.005, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0, 60.0, 300.0, 1800.0,
 
 
 class FiguresCollector(Collector):
-    """Gauges from the tables, counted anew each time that they are collected.
+    """Gauges, counted in the tables on each scrape.
 
     Parameters
     ----------
@@ -53,18 +47,18 @@ class FiguresCollector(Collector):
         self.using = using
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Name the gauges, so that registering this asks no database."""
+        """Name the gauges, so that registering them needs no database."""
         return _gauges(None)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Count. What a failing database raises passes through: a scrape that fails is seen."""
+        """Count. Errors of the database are raised, so that the scrape fails visibly."""
         alias = self.using or router.db_for_read(Workflow)
         connection = connections[alias]
         mine = connection.connection is None
         try:
             return _gauges(figures(alias))
         finally:
-            # Metrics are often served by a thread for each scrape, whose connection nobody else would close.
+            # Often each scrape has its own thread, and nobody else would close its connection.
             if mine and not connection.in_atomic_block:
                 connection.close()
 
@@ -72,27 +66,21 @@ class FiguresCollector(Collector):
 _GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "geneva_drive_paused_ratio": (
         "Paused workflows among the ongoing ones, from 0 to 1.",
-        lambda counted: counted.paused_ratio,
+        lambda found: found.paused_ratio,
     ),
-    "geneva_drive_waiting": (
-        "Steps that are waiting for a signal.",
-        lambda counted: counted.waiting,
-    ),
+    "geneva_drive_waiting": ("Steps that wait for a signal.", lambda found: found.waiting),
     "geneva_drive_waiting_too_long": (
-        "Steps that have been waiting for longer than WAITING_TOO_LONG.",
-        lambda counted: counted.waiting_too_long,
+        "Steps that have waited for a signal for longer than WAITING_TOO_LONG.",
+        lambda found: found.waiting_too_long,
     ),
-    "geneva_drive_overdue": (
-        "Steps that are due and not begun.",
-        lambda counted: counted.overdue,
-    ),
+    "geneva_drive_overdue": ("Steps that are due and have not started.", lambda found: found.overdue),
     "geneva_drive_oldest_overdue_seconds": (
-        "For how long the oldest of them has been due.",
-        lambda counted: counted.oldest_overdue.total_seconds(),
+        "How long the oldest overdue step has been due.",
+        lambda found: found.oldest_overdue.total_seconds(),
     ),
     "geneva_drive_live_processes": (
-        "Processes that have beaten within the lease.",
-        lambda counted: counted.live_processes,
+        "Processes with a heartbeat within the lease.",
+        lambda found: found.live_processes,
     ),
 }
 
@@ -101,51 +89,48 @@ def _gauges(counted: Figures | None) -> list[GaugeMetricFamily]:
     workflows = GaugeMetricFamily(
         "geneva_drive_workflows", "Workflows by type and state.", labels=["type", "state"]
     )
-    by_type = counted.workflows if counted is not None else {}
-    for label, states in by_type.items():
+    for label, states in (counted.workflows if counted is not None else {}).items():
         for state, count in states.items():
             workflows.add_metric([label, state], count)
-    return [
-        workflows,
-        *(
-            GaugeMetricFamily(name, text, value=None if counted is None else value(counted))
-            for name, (text, value) in _GAUGES.items()
-        ),
+    others = [
+        GaugeMetricFamily(name, text, value=None if counted is None else value(counted))
+        for name, (text, value) in _GAUGES.items()
     ]
+    return [workflows, *others]
 
 
 class Metrics:
-    """The gauges, and counters of what this process does. Made by `install`."""
+    """The gauges, counters and histogram. `install` makes and registers them."""
 
     def __init__(
         self, registry: CollectorRegistry, *, using: str | None = None, durations: Sequence[float] = DURATIONS
     ) -> None:
         self.registry = registry
         self.started = Counter(
-            "geneva_drive_workflows_started", "Workflows that were started.", ["type"], registry=registry
+            "geneva_drive_workflows_started", "Workflows started.", ["type"], registry=registry
         )
         self.steps = Counter(
             "geneva_drive_steps",
-            "Step executions that ended, by outcome; 'fenced' when the end came too late.",
+            "Step executions that ended, by outcome; 'fenced' if another process had taken over.",
             ["type", "step", "outcome"],
             registry=registry,
         )
         self.seconds = Histogram(
             "geneva_drive_step_duration_seconds",
-            "How long bodies of steps ran.",
+            "Running time of steps.",
             ["type", "step"],
             buckets=tuple(durations),
             registry=registry,
         )
         self.figures = FiguresCollector(using)
         registry.register(self.figures)
-        # Not workflow_transitioned: with a receiver there PostgreSQL would need more statements a step.
+        # Not workflow_transitioned: a receiver there would cost PostgreSQL more statements per step.
         workflow_started.connect(self._on_started)
         execution_finalized.connect(self._on_finalized)
         step_performed.connect(self._on_performed)
 
     def uninstall(self) -> None:
-        """Take everything out again."""
+        """Unregister everything."""
         workflow_started.disconnect(self._on_started)
         execution_finalized.disconnect(self._on_finalized)
         step_performed.disconnect(self._on_performed)
@@ -166,7 +151,7 @@ class Metrics:
 
 
 _installed: list[Metrics] = []
-"""Kept here: Django's signals hold their receivers weakly."""
+"""Keeps them alive: Django's signals hold their receivers weakly."""
 
 
 def install(
@@ -180,16 +165,16 @@ def install(
     Parameters
     ----------
     registry
-        Where. Default: the one of the process.
+        Default: the default registry of the process.
     using
-        Alias of the database that the gauges are counted in.
+        Alias of the database of the gauges. Default: what the routers say.
     durations
         Upper bounds of the histogram's buckets, in seconds.
 
     Raises
     ------
     ValueError
-        They are registered there already.
+        They are already registered there.
     """
     made = Metrics(registry, using=using, durations=durations)
     _installed.append(made)

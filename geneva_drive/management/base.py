@@ -1,4 +1,4 @@
-"""What all commands share: their options, exit statuses, and few words where the database fails."""
+"""What all commands share: options, filters, exit statuses, and one line for a database that does not answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -24,55 +24,52 @@ from geneva_drive.states import ONGOING, WorkflowState
 FAILED = 1
 """Exit status: some rows failed."""
 MISUSE = 2
-"""Exit status: wrong use, or no database to work on."""
+"""Exit status: wrong use, or no database."""
 
 _CLOSED_PIPE = 128 + 13
-"""What a shell makes of a program that SIGPIPE ended."""
-
-
-def alias_of_option(using: str | None) -> str:
-    """Return the alias to work on, or refuse one that is not configured."""
-    if using is not None and using not in connections:
-        raise CommandError(
-            f"--using {using}: no such database. There are: {', '.join(connections)}.", returncode=MISUSE
-        )
-    return using or router.db_for_write(Workflow)
+"""The exit status of a program that SIGPIPE ended."""
 
 
 def workflow_key(text: str) -> Any:
-    """Return the key that is meant, or refuse what is none."""
+    """Return the primary key that is written as ``text``."""
     try:
         return Workflow._meta.pk.to_python(text)
     except ValidationError as error:
-        raise CommandError(f"{text!r} is no workflow id.", returncode=MISUSE) from error
+        raise CommandError(f"{text!r} is not a workflow id.", returncode=MISUSE) from error
 
 
 class DatabaseCommand(BaseCommand):
-    """A command that needs our tables: without them it says so in one line, and nothing else looks like it."""
+    """A command with ``--using``. Missing tables and an unavailable database are one line, not a traceback."""
 
     explains_outages = True
-    """Whether a database that is out of reach is told in one line, too."""
+    """Whether an unavailable database is one line, too."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
 
     def execute(self, *args: Any, **options: Any) -> Any:
         using = options.get("using") or router.db_for_write(Workflow)
+        if using not in connections:
+            known = ", ".join(connections)
+            raise CommandError(f"--using {using}: no such database. There are: {known}.", returncode=MISUSE)
         try:
             try:
-                return super().execute(*args, **options)
+                return super().execute(*args, **options | {"using": using})
             finally:
                 self.stdout.flush()
         except (DatabaseError, InterfaceError) as error:
-            told = self._told(error, using)
-            if told is None:
+            explanation = self._explain(error, using)
+            if explanation is None:
                 raise
-            raise CommandError(told, returncode=MISUSE) from error
+            raise CommandError(explanation, returncode=MISUSE) from error
         except BrokenPipeError:
-            # Whoever read has read enough, as head does. What is left in the buffer must not fail at exit.
+            # The reader has closed the pipe, as head does. What is left in the buffer must not fail at exit.
             if getattr(self.stdout, "_out", None) is sys.stdout:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
             raise SystemExit(_CLOSED_PIPE) from None
 
-    def _told(self, error: Exception, using: str) -> str | None:
-        """Return what to say of an error, or None for one that is a bug and keeps its traceback."""
+    def _explain(self, error: Exception, using: str) -> str | None:
+        """Return one line about the error; None if it is a bug, which needs its traceback."""
         connection = connections[using]
         try:
             connection.ensure_connection()
@@ -81,29 +78,35 @@ class DatabaseCommand(BaseCommand):
             if not self.explains_outages:
                 return None
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            return f"The database {using!r} is out of reach: {lines[0]}"
+            return f"The database {using!r} is unavailable: {lines[0]}"
         except DatabaseError:
-            return None  # inside a caller's transaction that is broken already
+            return None  # a caller's transaction is already broken
         if not missing:
             return None
-        what = (
-            "The tables of geneva_drive are" if len(missing) == len(MODELS) else "Tables of geneva_drive are"
-        )
+        what = "The tables" if len(missing) == len(MODELS) else "Tables"
         option = "" if using == "default" else f" --database {using}"
-        return f"{what} missing in {using!r}: run manage.py migrate{option}."
+        return f"{what} of geneva_drive are missing in {using!r}: run manage.py migrate{option}."
 
 
-class LookingCommand(DatabaseCommand):
-    """A command for operators."""
+class OperatorCommand(DatabaseCommand):
+    """A command with ``--json`` that runs even when a system check fails, as in an emergency."""
 
-    requires_system_checks: list[str] = []  # a command for emergencies must run when a check complains
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="Write JSON.")
-        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
+        super().add_arguments(parser)
 
     def write_json(self, value: Any) -> None:
         self.stdout.write(json.dumps(value, default=str, ensure_ascii=False))
+
+    def workflow(self, options: dict[str, Any], name: str) -> Workflow:
+        """Return the workflow whose key is given as the argument ``name``."""
+        key, using = workflow_key(options[name]), options["using"]
+        workflow: Workflow | None = Workflow.objects.using(using).filter(pk=key).first()
+        if workflow is None:
+            raise CommandError(f"There is no workflow {key} in {using!r}.", returncode=FAILED)
+        return workflow
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -113,92 +116,67 @@ def duration(text: str) -> timedelta:
     """Read ``30m``, ``2h``, ``3d``; a bare number is seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration. Write 90s, 30m, 2h, 3d or 1w.")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration. Write 90s, 30m, 2h, 3d or 1w.")
     return timedelta(**{_UNITS[match[2] or "s"]: float(match[1])})
 
 
-def add_filters(parser: CommandParser) -> None:
-    """Add the options that choose workflows."""
-    group = parser.add_argument_group("which workflows")
-    group.add_argument("--type", help="Of this class, as app_label.ClassName.")
-    group.add_argument(
-        "--state", action="append", choices=WorkflowState.values, help="In this state; may be repeated."
-    )
-    group.add_argument("--step", help="That stand at this step.")
-    group.add_argument(
-        "--hero",
-        metavar="HERO",
-        help="Of this object: app.model:key, for example shop.order:42, or a key alone.",
-    )
-    group.add_argument("--error", metavar="CLASS", help="Paused by an error of this class.")
-    group.add_argument("--queue", help="Whose next step is on this queue.")
-    group.add_argument(
-        "--overdue",
-        nargs="?",
-        const=timedelta(0),
-        type=duration,
-        metavar="DURATION",
-        help="Ready and overdue, by more than DURATION (30m, 2h, 3d) if given.",
-    )
-    group.add_argument(
-        "--waiting",
-        nargs="?",
-        const=timedelta(0),
-        type=duration,
-        metavar="DURATION",
-        help="Waiting for a signal, for longer than DURATION if given.",
-    )
-    group.add_argument(
-        "--created", type=duration, metavar="DURATION", help="Started within the last DURATION."
-    )
-    group.add_argument(
-        "--moved",
-        type=duration,
-        metavar="DURATION",
-        help="Finished, canceled or paused within the last DURATION.",
-    )
-    group.add_argument(
-        "--undeclared", action="store_true", help="At a step or of a class that this code lacks."
-    )
-
-
-def selection_of(options: dict[str, Any], using: str) -> Selection:
-    """Return what the options ask for."""
-
-    def since(ago: timedelta | None) -> datetime | None:
-        return None if ago is None else clock.now(using) - ago
-
-    return Selection(
-        type=options["type"],
-        states=tuple(options["state"] or ()),
-        step=options["step"],
-        hero=options["hero"],
-        error=options["error"],
-        queue=options["queue"],
-        overdue=options["overdue"],
-        waiting_longer=options["waiting"],
-        created_after=since(options["created"]),
-        moved_after=since(options["moved"]),
-        undeclared=options["undeclared"],
-    )
-
-
-class SelectingCommand(LookingCommand):
-    """A command about some workflows."""
+class SelectingCommand(OperatorCommand):
+    """A command with filters that choose workflows."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        add_filters(parser)
+        group = parser.add_argument_group("which workflows")
+        within: dict[str, Any] = {"type": duration, "metavar": "DURATION"}
+        longer = within | {"nargs": "?", "const": timedelta(0)}
+        group.add_argument("--type", help="Of this class, as app_label.ClassName.")
+        group.add_argument(
+            "--state", action="append", choices=WorkflowState.values, help="In this state; may be repeated."
+        )
+        group.add_argument("--step", help="At this step.")
+        group.add_argument(
+            "--hero", help="Of this object: app.model:key, for example shop.order:42, or a key alone."
+        )
+        group.add_argument("--error", metavar="CLASS", help="Paused by an error of this class.")
+        group.add_argument("--queue", help="With the next step on this queue.")
+        group.add_argument(
+            "--overdue", **longer, help="Ready and overdue, by more than DURATION (30m, 2h, 3d) if given."
+        )
+        group.add_argument(
+            "--waiting", **longer, help="Waiting for a signal, for longer than DURATION if given."
+        )
+        group.add_argument("--created", **within, help="Started within the last DURATION.")
+        group.add_argument("--moved", **within, help="Finished, canceled or paused within the last DURATION.")
+        group.add_argument(
+            "--undeclared", action="store_true", help="Whose step or class this code does not declare."
+        )
 
-    def select(self, options: dict[str, Any], using: str) -> Any:
-        """Return the queryset that the filters describe; refuse what nothing can ever match."""
-        selection = selection_of(options, using)
+    def selection(self, options: dict[str, Any]) -> Selection:
+        """Return what the filters describe."""
+        now = clock.now(options["using"])
+        created, moved = options["created"], options["moved"]
+        return Selection(
+            type=options["type"],
+            states=tuple(options["state"] or ()),
+            step=options["step"],
+            hero=options["hero"],
+            error=options["error"],
+            queue=options["queue"],
+            overdue=options["overdue"],
+            waiting_longer=options["waiting"],
+            created_after=None if created is None else now - created,
+            moved_after=None if moved is None else now - moved,
+            undeclared=options["undeclared"],
+        )
+
+    def select(self, options: dict[str, Any]) -> Any:
+        """Return the queryset that the filters describe; refuse a filter that can never match."""
+        using, selection = options["using"], self.selection(options)
         if selection.type:
             _check_type(selection.type, using)
         if selection.step:
             _check_step(selection.step, selection.type, using)
         if selection.error and not errors_named(using, selection.error):
-            self.stderr.write(f"No attempt has ended with an error of a class {selection.error!r}.")
+            self.stderr.write(f"No attempt has failed with an error of the class {selection.error!r}.")
         try:
             return selection.apply(Workflow.objects.using(using), using)
         except ValueError as error:
@@ -224,10 +202,10 @@ def _check_step(name: str, label: str | None, using: str) -> None:
         return
     if rows.filter(next_step_name=name, state__in=ONGOING).exists():
         return
-    where = f"{label} has" if label else "no class has"
+    where = f"{label} has no" if label else "no class has a"
     steps = ", ".join(dict.fromkeys(each for cls in classes for each in cls.steps.names)) if label else ""
     raise CommandError(
-        f"--step {name}: {where} {'no ' if label else 'a '}step of this name, and no workflow stands at one."
+        f"--step {name}: {where} step of this name, and no workflow is at one."
         + (f" Declared are: {steps}." if steps else ""),
         returncode=MISUSE,
     )

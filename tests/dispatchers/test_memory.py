@@ -298,7 +298,7 @@ def test_forgetting_lets_another_dispatcher_be_fed(recording: type[Recording]) -
     with travel(timedelta(seconds=10)):
         call_command("geneva_housekeeping", "--forget-dispatched", stdout=StringIO(), stderr=output)
 
-    assert "2 dispatched executions forgotten" in output.getvalue()
+    assert "2 executions marked as not dispatched" in output.getvalue()
     assert sorted(_told()) == sorted([_row(due).pk, _row(waiting).pk])
 
 

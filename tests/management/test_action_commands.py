@@ -234,12 +234,12 @@ class TestFilters:
     [
         ([], "Which workflows?"),
         (["1", "--state", "paused"], "not both"),
-        (["one"], "no workflow id"),
+        (["one"], "not a workflow id"),
         (["--hero", "order"], "app.model:key"),
         (["--hero", "shop.nothing:1"], "no model"),
         (["--hero", "testapp.order:x"], "not a key"),
         (["--using", "nowhere", "1"], "no such database"),
-        (["--state", "paused"], "nobody to ask"),
+        (["--state", "paused"], "no terminal to confirm"),
     ],
 )
 def test_misuse_is_told_with_status_2_and_nothing_is_done(

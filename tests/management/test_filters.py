@@ -56,7 +56,7 @@ def test_a_state_that_is_named_is_taken_at_its_word(command: Callable[..., Any])
     ("arguments", "message"),
     [
         (["--type", "shop.Nope"], "--type shop.Nope: no class and no workflow has this type. Declared are: "),
-        (["--step", "nope"], "--step nope: no class has a step of this name, and no workflow stands at one."),
+        (["--step", "nope"], "--step nope: no class has a step of this name, and no workflow is at one."),
         (["--type", "testapp.FiveSteps", "--step", "third"], "Declared are: one, two, buried, three"),
     ],
 )
@@ -90,5 +90,5 @@ def test_an_error_that_nothing_ended_with_is_told(command: Callable[..., Any]) -
     stumbled()
     answer = command("geneva_resume", "--error", "ValueErr", "--no-input")
     assert (answer.status, answer.out.strip()) == (0, "0 resumed, 0 failed.")
-    assert "No attempt has ended with an error of a class 'ValueErr'." in answer.err
+    assert "No attempt has failed with an error of the class 'ValueErr'." in answer.err
     assert command("geneva_resume", "--error", "ValueError", "--no-input").err == ""

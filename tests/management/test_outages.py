@@ -55,7 +55,7 @@ def test_a_database_out_of_reach_is_told_in_one_line(
         patched.setattr(connection, "cursor", refuse)
         answer = command(*call)
     assert answer.status == 2
-    assert answer.err == "The database 'default' is out of reach: connection refused"
+    assert answer.err == "The database 'default' is unavailable: connection refused"
 
 
 def test_an_error_that_is_neither_keeps_its_traceback(

@@ -76,4 +76,4 @@ def test_a_dry_run_says_to_when(command: Callable[..., Any]) -> None:
 def test_what_is_no_time_is_refused(command: Callable[..., Any], when: str) -> None:
     (workflow,) = started()
     answer = command("geneva_reschedule", when, workflow.pk)
-    assert (answer.status, "is no time" in answer.err) == (2, True)
+    assert (answer.status, "is not a time" in answer.err) == (2, True)

@@ -7,22 +7,22 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option
+from geneva_drive.management.base import FAILED, OperatorCommand
 from geneva_drive.reports.doctor import examine
 
 
-class Command(LookingCommand):
+class Command(OperatorCommand):
     help = (
-        "Look at tables, hero key, settings, dispatcher, processes, clocks and rows, and name a hint for each "
-        "finding. It only reads. Exit status: 0 no error, 1 errors (with --strict also warnings), 2 wrong use."
+        "Check tables, hero key, settings, dispatcher, processes, clocks and rows, with a hint for each problem. It "
+        "only reads. Exit status: 0 no error, 1 errors (with --strict also warnings), 2 wrong use."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--strict", action="store_true", help="Warnings count, too.")
+        parser.add_argument("--strict", action="store_true", help="Exit with 1 for warnings, too.")
         super().add_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        findings = examine(alias_of_option(options["using"]))
+        findings = examine(options["using"])
         if options["json"]:
             self.write_json([asdict(finding) for finding in findings])
         else:

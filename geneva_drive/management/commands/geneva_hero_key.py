@@ -1,4 +1,4 @@
-"""Show how the hero key column was decided, and convert it."""
+"""Show and convert the type of the hero key column: ``manage.py geneva_hero_key``."""
 
 from __future__ import annotations
 
@@ -16,32 +16,28 @@ from geneva_drive.management.base import MISUSE, DatabaseCommand
 from geneva_drive.models import columns
 from geneva_drive.models.hero_key_conversion import Examination, convert, examine
 
-_SMALL = 50_000  # rows; a table up to there is looked at in no time
+_SMALL = 50_000
+"""Rows of a table that is examined without showing progress."""
 
 
 class Command(DatabaseCommand):
     help = (
-        "Show which type the hero key column has, which it would get today and why; with --to, convert it. "
-        "Exits with 1 if a conversion is refused, 2 on wrong use."
+        "Show which type the hero key column has, which type it would get today, and why. With --to, convert it. Exit "
+        "status: 0, 1 a conversion was refused, 2 wrong use."
     )
-    requires_system_checks: list[str] = []  # the checks report what this command is there to mend
+    requires_system_checks: list[str] = []  # the checks report what this command fixes
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--using", metavar="ALIAS", default=DEFAULT_DB_ALIAS, help="The database.")
         parser.add_argument("--json", action="store_true", help="Write one JSON object.")
         parser.add_argument("--to", choices=columns.KINDS, help="Convert the column to this kind.")
-        parser.add_argument("--dry-run", action="store_true", help="Only look whether --to is possible.")
+        parser.add_argument("--dry-run", action="store_true", help="Only check whether --to is possible.")
         parser.add_argument(
             "--no-input", "--noinput", action="store_false", dest="interactive", help="Do not ask."
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         using: str = options["using"]
-        if using not in connections:
-            known = ", ".join(connections)
-            raise CommandError(
-                f"There is no database alias {using!r}. There are: {known}.", returncode=MISUSE
-            )
         target: str | None = options["to"]
         if options["dry_run"] and target is None:
             raise CommandError("--dry-run says whether --to is possible. Add --to.", returncode=MISUSE)
@@ -49,8 +45,6 @@ class Command(DatabaseCommand):
             self._show(using, as_json=options["json"])
         else:
             self._convert(using, target, options)
-
-    # Showing ------------------------------------------------------------------------------------
 
     def _show(self, using: str, *, as_json: bool) -> None:
         count = columns.count_hero_keys(using)
@@ -69,7 +63,7 @@ class Command(DatabaseCommand):
             self.stdout.write(json.dumps(described, indent=2))
             return
         if real is None:
-            self.stdout.write(f"Column: not made yet in {using!r}.")
+            self.stdout.write(f"Column: not created yet in {using!r}.")
         else:
             self.stdout.write(f"Column: {real.kind} ({real.sql_type}) in {using!r}.")
         decision = columns.declared_kind(using)
@@ -79,16 +73,14 @@ class Command(DatabaseCommand):
             if keys:
                 self.stdout.write(f"\n{family or 'other'} ({len(keys)})")
             for key in keys:
-                origin = "as it is" if key.source == "column" else "as declared, not made yet"
+                origin = "in the database" if key.source == "column" else "as declared, not created yet"
                 self.stdout.write(f"  {key.label}: {key.sql_type} ({origin})")
         if real is not None and real.kind != decision:
             self.stdout.write(
                 f"\nThe column differs from today's decision. Heroes whose key does not fit it are refused. "
-                f"Convert it with --to {decision}, or keep it and say so with "
+                f"Convert it with --to {decision}, or keep it with "
                 f'GENEVA_DRIVE["HERO_KEY_TYPE"] = "{real.kind}".'
             )
-
-    # Converting ---------------------------------------------------------------------------------
 
     def _convert(self, using: str, target: str, options: dict[str, Any]) -> None:
         real = columns.real_hero_column(connections[using])
@@ -106,7 +98,7 @@ class Command(DatabaseCommand):
         if examination.misfit_count:
             self._report(examination, options, converted=False, text="Refused")
             raise CommandError(
-                f"{examination.misfit_count} of {examination.rows} heroes do not survive a conversion from "
+                f"{examination.misfit_count} of {examination.rows} heroes cannot be converted from "
                 f"{real.kind} to {target}. Nothing was changed."
             )
         if options["dry_run"]:
@@ -115,27 +107,29 @@ class Command(DatabaseCommand):
         if options["interactive"] and not self._agreed(real.kind, target, examination.rows, using):
             raise CommandError("Not converted.")
         try:
-            # Examined again there, under the lock: rows may have come since.
+            # Examines again under the lock, since rows may have been added.
             examination = convert(using, target, progress)
         except HeroKeyError as error:
             raise CommandError(f"{error} Nothing was changed.") from error
         self._report(examination, options, converted=True, text="Converted")
         self.stderr.write(
-            "Restart workers and servers: running processes remember the old type of the column."
+            "Restart workers and servers: running processes still use the old type of the column."
         )
 
     def _progress(self, done: int, total: int) -> None:
         if total > _SMALL:
-            self.stderr.write(f"  looked at {done:,} of {total:,} rows")
+            self.stderr.write(f"  examined {done:,} of {total:,} rows")
 
     def _agreed(self, source: str, target: str, rows: int, using: str) -> bool:
         try:
             answer = input(
                 f"Convert the hero keys of {rows:,} rows in {using!r} from {source} to {target}? The table "
-                "is locked meanwhile. Type yes to go on: "
+                "is locked meanwhile. Type yes to continue: "
             )
         except EOFError:
-            raise CommandError("There is nobody to ask. Add --no-input.", returncode=MISUSE) from None
+            raise CommandError(
+                "There is no terminal to confirm it. Add --no-input.", returncode=MISUSE
+            ) from None
         return answer.strip().lower() == "yes"
 
     def _report(

@@ -1,4 +1,4 @@
-"""One pass of recovery and clean-up: ``manage.py geneva_housekeeping``."""
+"""Run all chores of housekeeping once: ``manage.py geneva_housekeeping``."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from geneva_drive.housekeeping import Counts, forget_dispatched, housekeep
-from geneva_drive.management.base import DatabaseCommand, alias_of_option
+from geneva_drive.management.base import DatabaseCommand
 
 _LABELS = {
     "recovered": "executions recovered",
-    "fed": "executions dispatched near their time",
+    "fed": "executions dispatched shortly before they are due",
     "redispatched": "executions dispatched again",
     "woken": "waiting executions moved on",
-    "expired": "signals not waited for any longer",
+    "expired": "waits for signals expired",
     "processes": "dead processes removed",
     "workflows": "workflows deleted",
     "executions": "executions deleted",
     "signals": "signals deleted",
     "operator_actions": "operator actions deleted",
-    "protected": "workflows kept, protected by the project's rows",
+    "protected": "workflows kept, because rows of the project protect them",
 }
 
 
 class Command(DatabaseCommand):
     help = (
-        "One pass of everything that keeps workflows moving and tables small: recover what dead processes left, "
-        "dispatch what comes near its time, dispatch again what is overdue, delete what ended before the "
-        "retention. Safe to run at any time, beside workers and beside itself."
+        "Run every chore of housekeeping once: recover steps of dead processes, dispatch steps that are due soon, "
+        "dispatch overdue steps again, move on steps that wait in vain, delete old workflows. Safe to run at any time, "
+        "and several times in parallel."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -37,20 +37,20 @@ class Command(DatabaseCommand):
         parser.add_argument(
             "--forget-dispatched",
             action="store_true",
-            help="First forget what was dispatched, so that it is dispatched anew: once, after DISPATCHER was "
-            "changed. Jobs that still lie with the old one change nothing.",
+            help="First mark every step as not dispatched, so that the new dispatcher gets it. Use it once after "
+            "DISPATCHER has changed. Jobs that are left with the old dispatcher do no harm.",
         )
-        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
+        super().add_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        using = alias_of_option(options["using"])
+        using = options["using"]
 
         def progress(counts: Counts) -> None:
             self.stderr.write(f"{counts.workflows} workflows deleted so far")
 
         if options["forget_dispatched"]:
             forgotten = forget_dispatched(using)
-            self.stderr.write(f"{forgotten} dispatched executions forgotten")
+            self.stderr.write(f"{forgotten} executions marked as not dispatched")
         quiet = options["json"] or options["verbosity"] == 0
         counts = housekeep(using, progress=None if quiet else progress)
         if options["json"]:

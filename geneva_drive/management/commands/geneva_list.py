@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive import clock
-from geneva_drive.management.base import MISUSE, SelectingCommand, alias_of_option, workflow_key
+from geneva_drive.management.base import MISUSE, SelectingCommand, workflow_key
 from geneva_drive.management.output import show_table
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -19,24 +19,24 @@ _COLUMNS = ("id", "type", "hero", "state", "step", "when", "error", "age")
 
 class Command(SelectingCommand):
     help = (
-        "List workflows, the newest first; ongoing ones unless --all or --state asks for others. Exit status: 0, "
-        "also when there is none; 2 wrong use."
+        "List workflows, the newest first; only ongoing ones unless --all or --state is given. Exit status: 0, also "
+        "when there is none; 2 wrong use."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--all", action="store_true", help="Also finished and canceled ones.")
+        parser.add_argument("--all", action="store_true", help="Include finished and canceled ones.")
         parser.add_argument("--limit", type=int, default=50, help="How many. Default: 50.")
         parser.add_argument(
-            "--before", metavar="ID", help="Go on below this id, from the last line of a list."
+            "--before", metavar="ID", help="Continue below this id, as the last line of a list says."
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        using = alias_of_option(options["using"])
+        using = options["using"]
         limit: int = options["limit"]
         if limit < 1:
             raise CommandError(f"--limit {limit}: give 1 or more.", returncode=MISUSE)
-        rows = self.select(options, using)
+        rows = self.select(options)
         if not options["all"] and not options["state"]:
             rows = rows.filter(state__in=ONGOING)
         if options["before"]:

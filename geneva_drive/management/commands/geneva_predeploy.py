@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option
+from geneva_drive.management.base import FAILED, OperatorCommand
 from geneva_drive.predeploy import look_ahead
 
 _TITLES = {
@@ -19,19 +19,19 @@ _TITLES = {
 }
 
 
-class Command(LookingCommand):
+class Command(OperatorCommand):
     help = (
-        "Say what this code would do to the workflows in flight. Run it with the new code against the live "
-        "database, before the deploy; it only reads. Exit status: 0 nothing is undeclared, 1 something would be "
-        "(with --strict also deferred or repeated), 2 wrong use."
+        "Report what this code would do to the workflows in flight. Run it with the new code against the live "
+        "database, before the deploy. It only reads. Exit status: 0 no step or class in flight is undeclared, 1 one is "
+        "(with --strict, also if a step would be deferred or repeated), 2 wrong use."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--strict", action="store_true", help="Warnings count, too.")
+        parser.add_argument("--strict", action="store_true", help="Exit with 1 for warnings, too.")
         super().add_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        found = look_ahead(alias_of_option(options["using"]))
+        found = look_ahead(options["using"])
         if options["json"]:
             effects = [asdict(effect) for effect in found.effects]
             self.write_json(

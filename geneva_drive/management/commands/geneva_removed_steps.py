@@ -7,14 +7,14 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option
+from geneva_drive.management.base import FAILED, OperatorCommand
 from geneva_drive.reports.in_flight import removed_steps_in_flight
 
 
-class Command(LookingCommand):
+class Command(OperatorCommand):
     help = (
-        "List the gravestones of all workflow classes with the rows in flight that still refer to them. Without "
-        "rows a gravestone can be deleted. Exit status: 0; 1 with --fail-if-in-flight and rows; 2 wrong use."
+        "List the gravestones (removed steps) of all workflow classes, with the rows in flight that refer to them. A "
+        "gravestone without rows can be deleted. Exit status: 0; 1 with --fail-if-in-flight and rows; 2 wrong use."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -24,7 +24,7 @@ class Command(LookingCommand):
         super().add_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        found = removed_steps_in_flight(alias_of_option(options["using"]))
+        found = removed_steps_in_flight(options["using"])
         if options["json"]:
             rows = [{**asdict(each), "can_be_deleted": each.can_be_deleted} for each in found]
             self.write_json(rows)
@@ -35,7 +35,7 @@ class Command(LookingCommand):
                 state = (
                     "can be deleted now"
                     if each.can_be_deleted
-                    else f"{each.executions} row(s) in flight, {each.landing} workflow(s) can still land on it"
+                    else f"{each.executions} row(s) in flight, {each.landing} workflow(s) at it"
                 )
                 self.stdout.write(f"{each.type}.{each.step}: {state}")
         if options["fail_if_in_flight"] and any(not each.can_be_deleted for each in found):

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 from django.forms.models import model_to_dict
 
-from geneva_drive.management.base import FAILED, LookingCommand, alias_of_option, workflow_key
+from geneva_drive.management.base import OperatorCommand
 from geneva_drive.management.output import show_timeline
 from geneva_drive.models.records import Signal
-from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.explain import explain
 from geneva_drive.reports.history import Timeline, timeline_of
 
 _MOST_SIGNALS = 200
 
 
-class Command(LookingCommand):
+class Command(OperatorCommand):
     help = (
-        "Show one workflow: why it is where it is, the steps of its class with what happened at each, every "
-        "attempt, its signals, and what operators did. Exit status: 0, 1 there is no such workflow, 2 wrong use."
+        "Show one workflow: why it is where it is, its steps and their states, every attempt, its signals, and the "
+        "operator actions. Exit status: 0, 1 there is no such workflow, 2 wrong use."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -29,13 +28,9 @@ class Command(LookingCommand):
         parser.add_argument("--errors", action="store_true", help="Show whole messages and tracebacks.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        using = alias_of_option(options["using"])
-        key = workflow_key(options["id"])
-        workflow = Workflow.objects.using(using).filter(pk=key).first()
-        if workflow is None:
-            raise CommandError(f"There is no workflow {key} in {using!r}.", returncode=FAILED)
+        workflow = self.workflow(options, "id")
         timeline = timeline_of(workflow)
-        rows = Signal.objects.using(using).filter(workflow_id=workflow.pk)
+        rows = Signal.objects.using(options["using"]).filter(workflow_id=workflow.pk)
         signals = list(rows.latest_first()[:_MOST_SIGNALS])[::-1]
         if options["json"]:
             self.write_json(_value(timeline, signals))

@@ -10,20 +10,18 @@ from django.core.management.base import CommandError, CommandParser
 
 from geneva_drive import serialization
 from geneva_drive.exceptions import InvalidSignalError, PayloadError, WorkflowNotOngoing
-from geneva_drive.management.base import FAILED, MISUSE, LookingCommand, alias_of_option, workflow_key
-from geneva_drive.models.workflow import Workflow
+from geneva_drive.management.base import FAILED, MISUSE, OperatorCommand
 
 
-class Command(LookingCommand):
+class Command(OperatorCommand):
     help = (
-        "Send a signal to a workflow. Exit status: 0 when it was sent, or had been sent before under the same "
-        "key; 1 when there is no such workflow, or it is finished or canceled; 2 when what was given cannot be "
-        "sent."
+        "Send a signal to a workflow. Exit status: 0 sent, or sent before with the same key; 1 there is no such "
+        "workflow, or it is finished or canceled; 2 wrong use, or a payload that cannot be sent."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("workflow", metavar="WORKFLOW", help="The key of the workflow.")
-        parser.add_argument("name", metavar="NAME", help="The name that a step waits for.")
+        parser.add_argument("workflow", metavar="WORKFLOW", help="The workflow's id.")
+        parser.add_argument("name", metavar="NAME", help="The signal's name, which a step waits for.")
         parser.add_argument(
             "payload",
             metavar="PAYLOAD",
@@ -33,13 +31,12 @@ class Command(LookingCommand):
         parser.add_argument(
             "--idempotency-key",
             metavar="KEY",
-            help="Sent again with the same name and key, nothing changes.",
+            help="A signal with the same name and key is sent only once.",
         )
         super().add_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        using = alias_of_option(options["using"])
-        workflow = _workflow(workflow_key(options["workflow"]), using)
+        workflow = self.workflow(options, "workflow")
         payload = _payload(options["payload"])
         try:
             signal = workflow.signal(options["name"], payload, idempotency_key=options["idempotency_key"])
@@ -58,16 +55,9 @@ class Command(LookingCommand):
             }
             self.write_json(described)
         elif signal.duplicate:
-            self.stdout.write(f"Signal {signal.pk} had been sent before under this key; nothing was changed.")
+            self.stdout.write(f"Signal {signal.pk} was sent before with this key; nothing was changed.")
         else:
             self.stdout.write(f"Signal {signal.pk} was sent to {workflow}; it is {signal.state}.")
-
-
-def _workflow(key: Any, using: str) -> Workflow:
-    workflow: Workflow | None = Workflow.objects.using(using).filter(pk=key).first()
-    if workflow is None:
-        raise CommandError(f"There is no workflow {key} in {using!r}.", returncode=FAILED)
-    return workflow
 
 
 def _payload(given: str | None) -> Any:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from geneva_drive.management.action_command import ActionCommand
-from geneva_drive.models.workflow import Workflow
 
 
 class Command(ActionCommand):
     help = (
-        "Pass over the step that workflows stand at and go on with the next. Exit status: 0 done, 1 some could "
-        "not go on, 2 wrong use."
+        "Skip the step at which workflows are, and continue with the next. Exit status: 0 done, 1 some could not be "
+        "moved, 2 wrong use."
     )
-    verb, done = "skip a step of", "skipped a step"
-    control = "skip"
+    control, done = "skip", "skipped a step"
 
-    def act(self, workflow: Workflow, options: dict[str, Any]) -> None:
-        workflow.skip(by=options["by"], reason=options["reason"])
+    def describe(self, options: dict[str, Any]) -> str:  # noqa: ARG002
+        return "skip a step of"

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from geneva_drive.management.base import DatabaseCommand, alias_of_option
+from geneva_drive.management.base import DatabaseCommand
 from geneva_drive.management.output import show_logs, show_steps
 from geneva_drive.worker import Feeder, Worker
 
@@ -28,11 +28,11 @@ def _seconds(text: str) -> float:
 
 class Command(DatabaseCommand):
     help = (
-        "Run the steps of workflows as they become due. The first SIGTERM or SIGINT finishes the steps in hand "
-        "and exits 0; the second leaves at once, and what was in hand is recovered by another worker."
+        "Run the steps of workflows as they become due. On the first SIGTERM or SIGINT the worker finishes its running "
+        "steps and exits with 0. On the second it exits at once, and another worker recovers its steps."
     )
 
-    explains_outages = False  # a worker outlives them, and what ends it after all is told with its traceback
+    explains_outages = False  # a worker survives them; an error that ends it needs its traceback
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--queues", help="Comma-separated names; all queues when left out.")
@@ -44,25 +44,25 @@ class Command(DatabaseCommand):
             type=_seconds,
             default=1.0,
             metavar="SECONDS",
-            help="Between two looks when nothing wakes it. Default: 1.",
+            help="Time between two polls. Default: 1.",
         )
         parser.add_argument("--drain", action="store_true", help="Exit when nothing is due.")
         parser.add_argument("--max-steps", type=_positive, metavar="N", help="Exit after N steps.")
         parser.add_argument(
             "--no-listen",
             action="store_true",
-            help="On PostgreSQL, poll only: for poolers that do not support LISTEN.",
+            help="On PostgreSQL, poll only: for connection poolers that do not support LISTEN.",
         )
         parser.add_argument(
             "--feed-only",
             action="store_true",
-            help="Run no step: hand what comes near its time to the dispatcher of the settings, and keep house. "
-            "For projects whose steps are run by Celery or Django Tasks. Any number may run.",
+            help="Run no steps. Dispatch steps shortly before they are due, and run housekeeping. For projects "
+            "whose steps are run by Celery or Django Tasks. Several may run.",
         )
-        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
+        super().add_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        using = alias_of_option(options["using"])
+        using = options["using"]
         if options["verbosity"]:
             show_logs(self.stderr)
         if options["verbosity"] > 1:
@@ -88,7 +88,7 @@ class Command(DatabaseCommand):
             woken = "woken by the database" if worker.listen else "polling"
             self.stdout.write(
                 f"Worker on {worker.using!r}, {', '.join(queues) if queues else 'all queues'}, "
-                f"{worker.threads} thread(s), {woken}. Ctrl-C finishes the steps in hand."
+                f"{worker.threads} thread(s), {woken}. Ctrl-C finishes the running steps."
             )
         performed = worker.run()
         if options["verbosity"]:
@@ -98,7 +98,7 @@ class Command(DatabaseCommand):
         for name, given in (("--queues", "queues"), ("--max-steps", "max_steps")):
             if options[given] is not None:
                 raise CommandError(
-                    f"{name} is for a worker that runs steps; --feed-only runs none.", returncode=2
+                    f"{name} cannot be combined with --feed-only, which runs no steps.", returncode=2
                 )
         feeder = Feeder(
             using,
