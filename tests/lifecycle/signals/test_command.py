@@ -116,7 +116,7 @@ def test_it_says_that_the_payload_is_not_json() -> None:
 
 
 def test_it_speaks_of_workflows_as_the_other_commands_do() -> None:
-    with pytest.raises(CommandError, match="'abc' is no workflow id"):
+    with pytest.raises(CommandError, match="'abc' is not a workflow id"):
         send("abc", "scanned")
     gone = Parcel.start()
     key = gone.pk
