@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
-from geneva_drive import clock
 from geneva_drive.definition.steps import resumable_step
 from geneva_drive.exceptions import GenevaDriveError
 from geneva_drive.lifecycle.allowed import RULES
+from geneva_drive.lifecycle.controls import note_action
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.reports.selection import Selection
 
@@ -42,7 +42,7 @@ def perform(workflow: Workflow, verb: str, arguments: dict[str, Any], *, by: str
         return
     with transaction.atomic(using=workflow._state.db):
         workflow.signal(**arguments)
-        _note(workflow, "signal", by=by, reason=reason, after={"signal": arguments["name"]})
+        note_action(workflow, "signal", by=by, reason=reason, after={"signal": arguments["name"]})
 
 
 def start_for_operator(
@@ -57,15 +57,8 @@ def start_for_operator(
     """
     with transaction.atomic(using=using):
         workflow = cls.start(hero, using=using)
-        _note(workflow, "start", by=by, reason=reason, after={"state": str(workflow.state)})
+        note_action(workflow, "start", by=by, reason=reason, after={"state": str(workflow.state)})
     return workflow
-
-
-def _note(workflow: Workflow, action: str, *, by: str, reason: str, after: dict[str, Any]) -> None:
-    using = workflow._state.db
-    workflow.operator_actions.db_manager(using).create(
-        action=action, actor=by, reason=reason, after=after, created_at=clock.local(clock.now(using))
-    )
 
 
 class BulkAction(Workflow):

@@ -1,10 +1,9 @@
-"""StepResult one step and beginning the next in one commit, where nothing has to be decided under the lock.
+"""The fast path: begin a plain step, or end one and begin the next, in one statement.
 
-The portable way is that of ``preparing`` and ``finalizing``: lock, fence, end, look at the preconditions,
-insert the next row already claimed. Where the database can write and return in one statement, the short way
-here is taken: to begin or go on with a step that is plain, and to end one before any other that waits for its
-turn. A step is plain when its class has no ``cancel_if``, it has no condition, gate or cursor, and its hero is
-there.
+The portable path is that of ``prepare`` and ``finalize``: lock, fence, end, check the preconditions, insert the
+next row already claimed. Where the database can write and return in one statement, the fast path begins a step or
+continues with one that is plain, and ends one before any other that is left scheduled. A step is plain when its
+class has no ``cancel_if``, it has no condition, signal or cursor, and its hero is there.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What is known of a scheduled execution without a lock, and never changes."""
+    """What is known about a scheduled execution without a lock, and never changes."""
 
     execution_id: Any
     workflow_id: Any
@@ -52,16 +51,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class HandOff:
-    """A step that was ended in one statement, and what follows in this process, if anything does."""
+    """A step that was ended, and the execution that was claimed with it for this process, if there is one."""
 
     following: ClaimedExecution | None
 
 
-def begin_at_once(
+def begin(
     candidate: Candidate, runner: Runner, using: str, *, skip_locked: bool = False
 ) -> ClaimedExecution | None:
     """Prepare a plain step in one statement, or return None, in which case nothing was written."""
-    # A state that moves: whoever wants to be told of that is told by the portable way.
+    # Receivers of state changes need the portable path, which sends them.
     if not fast_path_sql.can_run(using) or workflow_transitioned.receivers:
         return None
     cls = registry.get(candidate.type)
@@ -94,14 +93,14 @@ def begin_at_once(
     return ClaimedExecution(workflow, execution, definition, token, row=row)
 
 
-def at_once(claimed: ClaimedExecution, runner: Runner) -> HandOff | None:
-    """End a step that succeeded in one statement, or return None, in which case nothing was written."""
+def hand_off(claimed: ClaimedExecution, runner: Runner) -> HandOff | None:
+    """End a step that succeeded, and begin or schedule the next, in one statement; None if nothing was written."""
     execution = claimed.execution
     using = alias_of(execution)
     if not fast_path_sql.can_run(using) or workflow_transitioned.receivers:
         return None
     if execution.signal_id is not None:
-        # It is settled in the same commit, by the portable way.
+        # The portable path consumes it in the same commit.
         return None
     # Not the body's own instance: that one may have anything set on it.
     workflow = claimed.as_claimed()
@@ -115,10 +114,15 @@ def at_once(claimed: ClaimedExecution, runner: Runner) -> HandOff | None:
         return HandOff(None)
     try:
         built = scheduling.build(workflow, following, now=now, trace=claimed.trace)
-    except Exception:  # noqa: BLE001 - options that cannot be read: the portable way deals with them
+    except Exception:  # noqa: BLE001 - invalid options: the portable path deals with them
         return None
     if clock.utc(built.scheduled_for) > now or not runner.may_continue_inline(built, execution.queue):
-        return _leave(claimed, workflow, built, now)
+        if dispatch.enqueues_inside(using):
+            return None  # the job has to be in the same commit
+        if _end_and_insert(claimed, workflow, built, now) is None:
+            return None
+        dispatch.send(built)
+        return HandOff(None)
     if not _is_plain(cls, following):
         return None
     hero = _present_hero(cls, workflow.hero_type_id, workflow.hero_id, using)
@@ -151,23 +155,10 @@ def at_once(claimed: ClaimedExecution, runner: Runner) -> HandOff | None:
     return HandOff(ClaimedExecution(fresh, built, following, token, row=row))
 
 
-def _leave(
-    claimed: ClaimedExecution, workflow: Workflow, following: StepExecution, now: datetime
-) -> HandOff | None:
-    """End a step and leave the next one scheduled, whatever that one is: it is looked at when it is due."""
-    using = alias_of(claimed.execution)
-    if dispatch.enqueues_inside(using):
-        return None  # the job has to be in the same commit
-    if _end_and_insert(claimed, workflow, following, now) is None:
-        return None
-    dispatch.send(following)
-    return HandOff(None)
-
-
 def _end_and_insert(
     claimed: ClaimedExecution, workflow: Workflow, following: StepExecution, now: datetime
 ) -> tuple[Any, Any] | None:
-    """Write both in one statement, and show it on their instances; what the statement returned, or None."""
+    """Write both in one statement and update their instances; return what the statement returned."""
     execution = claimed.execution
     key = (workflow.pk, execution.pk, claimed.token)
     written = fast_path_sql.hand_off(
@@ -186,14 +177,14 @@ def _is_plain(cls: type[Workflow], definition: StepDefinition) -> bool:
 
 
 class _NoHeroNeeded:
-    """Stands for "there is nothing to look up"."""
+    """Means that there is nothing to look up."""
 
 
 def _present_hero(cls: type[Workflow], hero_type_id: Any, hero_id: Any, using: str) -> Any:
-    """Return the next body's hero, read anew; None sends the case to the portable way.
+    """Return the next body's hero, read again; None leaves the case to the portable path.
 
-    Read just before the statement rather than under the lock: a hero deleted in between is as gone as
-    one deleted just after the commit.
+    It is read just before the statement, not under the lock: a hero deleted in between is as gone as one
+    deleted just after the commit.
     """
     if cls._geneva.may_proceed_without_hero:
         return _NoHeroNeeded
@@ -203,7 +194,7 @@ def _present_hero(cls: type[Workflow], hero_type_id: Any, hero_id: Any, using: s
         probe = Workflow(hero_type_id=hero_type_id, hero_id=hero_id)
         probe._state.db = using
         return probe.hero
-    except Exception:  # noqa: BLE001 - looked up again under the lock, where it is handled
+    except Exception:  # noqa: BLE001 - the portable path looks it up again, and handles this
         return None
 
 

@@ -1,8 +1,8 @@
-"""PostgreSQL's way of writing what ``preparing`` and ``finalizing`` write: one statement, one round trip, one commit.
+"""The fast path's statements, for PostgreSQL: what ``prepare`` and ``finalize`` write, in one round trip and commit.
 
-Each of the three locks and looks first, and everything else hangs on what that finds, so that an empty
-result means that nothing was written: then the portable way locks, looks and decides. An update of the
-workflow that did not come from the fenced execution would let a late finisher move it.
+Each of the three locks and checks first, and everything else depends on what that finds, so that an empty
+result means that nothing was written: then the portable path locks, checks and decides. An update of the
+workflow that did not depend on the fenced execution would let a late finisher move it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _STATES = {
 
 
 def can_run(using: str) -> bool:
-    """Whether the database behind ``using`` has statements that write and return in one."""
+    """Whether the database behind ``using`` can write and return rows in one statement."""
     return connections[using].vendor == "postgresql"
 
 
@@ -101,17 +101,17 @@ def hand_off(
     Parameters
     ----------
     following
-        In progress, if this process goes on with it; otherwise scheduled.
+        In progress, if this process runs it; otherwise scheduled.
     built_with
         The job options that ``following`` was built with. Nothing is written if the row has others by now.
     """
-    goes_on = following.state == ExecutionState.IN_PROGRESS
-    columns = _CLAIMED if goes_on else _SCHEDULED
+    inline = following.state == ExecutionState.IN_PROGRESS
+    columns = _CLAIMED if inline else _SCHEDULED
     parameters: dict[str, Any] = {name: getattr(following, name) for name in columns}
     parameters |= {"created_at": now, "state": str(following.state)}
     # As they are in the database, whatever USE_TZ says.
     parameters["scheduled_for"] = clock.utc(following.scheduled_for)
-    if goes_on:
+    if inline:
         parameters["started_at"] = now
     parameters |= {
         "id": following.pk,
@@ -125,7 +125,7 @@ def hand_off(
         # A parameter that is NULL has no type of its own, so this is named only when there is some.
         parameters["metadata"] = _prepared(StepExecution, "metadata", using, following.metadata)
         columns = (*columns, "metadata")
-    row: tuple[Any, Any] | None = _run(using, _hand_off_sql(using, columns, goes_on), parameters)
+    row: tuple[Any, Any] | None = _run(using, _hand_off_sql(using, columns, inline), parameters)
     return row
 
 
@@ -162,7 +162,7 @@ _NEVER_LOADED = {"ongoing_key", "active_workflow", "error_message", "error_trace
 
 @cache
 def _loaded(model: type[models.Model]) -> tuple[Any, ...]:
-    # Generated columns and what can be long and is never decided upon stay deferred.
+    # Generated columns stay deferred, and what can be long and decides nothing.
     return tuple(field for field in model._meta.concrete_fields if field.name not in _NEVER_LOADED)
 
 
@@ -170,14 +170,14 @@ def _run(using: str, sql: str, parameters: dict[str, Any]) -> Any:
     connection = connections[using]
     inside = connection.in_atomic_block
     try:
-        # A caller's transaction must not be spoilt by a statement that fails.
+        # A statement that fails must not break a caller's transaction.
         with transaction.atomic(using=using) if inside else nullcontext(), connection.cursor() as cursor:
             cursor.execute(sql, {**_STATES, **parameters})
             return cursor.fetchone()
     except Error as error:
-        # The portable way meets the same, and deals with it. If the statement did commit and only its answer
-        # was lost, that one is fenced, and what was begun is held by no thread: its process recovers it.
-        logger.info("A statement failed (%s); the portable way follows.", error)
+        # The portable path meets the same error, and deals with it. If the statement did commit and only its
+        # answer was lost, that path is fenced, and no thread holds what was begun: its process recovers it.
+        logger.info("A statement failed (%s); taking the portable path.", error)
         if not inside and is_lost_connection(error, connection):
             connection.close()
         return None
@@ -231,7 +231,7 @@ WITH w AS (
 
 
 @cache
-def _hand_off_sql(using: str, names: tuple[str, ...], goes_on: bool) -> str:
+def _hand_off_sql(using: str, names: tuple[str, ...], inline: bool) -> str:
     workflow, execution = _tables(using)
     quote = connections[using].ops.quote_name
     given_key = StepExecution._meta.pk.get_internal_type() == "UUIDField"
@@ -240,7 +240,7 @@ def _hand_off_sql(using: str, names: tuple[str, ...], goes_on: bool) -> str:
     values = ", ".join(f"%({name})s" for name in names)
     unless = "AND pause_requested_at IS NULL AND job_options::text IS NOT DISTINCT FROM %(job_options)s::text"
     end = _END.format(workflow=workflow, execution=execution, unless=unless)
-    moved = "current_step_name = %(step_name)s" if goes_on else "state = %(ready)s, current_step_name = NULL"
+    moved = "current_step_name = %(step_name)s" if inline else "state = %(ready)s, current_step_name = NULL"
     return f"""{end}, u AS (
     UPDATE {workflow} AS v
     SET {moved}, next_step_name = %(step_name)s, updated_at = %(now)s
@@ -258,7 +258,7 @@ SELECT i.id, w.metadata FROM i, w
 @cache
 def _finish_sql(using: str) -> str:
     workflow, execution = _tables(using)
-    # Also while a pause is asked for: there is nothing left to hold.
+    # Also while a pause is requested: there is nothing left to pause.
     end = _END.format(workflow=workflow, execution=execution, unless="")
     return f"""{end}
 UPDATE {workflow} AS v

@@ -20,7 +20,7 @@ from django.db import connections
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
-from geneva_drive.lifecycle.locking import in_transaction
+from geneva_drive.lifecycle.unit_of_work import in_transaction
 from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState

@@ -1,4 +1,4 @@
-"""What the body of a resumable step receives: an iteration, whose cursor survives whatever interrupts it."""
+"""The iteration that the body of a resumable step receives: a loop whose cursor survives interruptions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from geneva_drive.definition import flow
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.execution.cursor import Position
+from geneva_drive.execution.cursor import Cursor
 from geneva_drive.execution.pagination import Pages
 
 if TYPE_CHECKING:
@@ -23,35 +23,30 @@ else:
 T = TypeVar("T")
 
 
-PAGE_SIZE = 500
+_PAGE_SIZE = 500
 """Rows that one query of ``iterate_queryset`` reads."""
 
 
 class Iteration:
-    """A loop with a cursor: where it stands, what it has done, and when to stop.
+    """A loop with a cursor.
 
     One step has one cursor. Either move it with `set` or `advance`, or let one of `iterate`,
     `iterate_queryset` and `iterate_batches` do so. Each item that is done is counted and, as often as
     ``checkpoint_every`` says, written. When the loop has to stop (``max_iterations``, ``max_runtime``, a
     worker that shuts down, a workflow that was paused or canceled) the item just done is written and the
-    execution ends there; another one goes on from the cursor.
+    execution ends there; another one continues from the cursor.
 
     Attributes
     ----------
     resumed
-        Whether this execution goes on from an earlier one.
+        Whether this execution continues an earlier one.
     """
 
     def __init__(
-        self,
-        position: Position,
-        where: str,
-        check_outside_of_blocks: Callable[[str], None],
-        *,
-        resumed: bool,
+        self, cursor: Cursor, check_outside_of_blocks: Callable[[str], None], *, resumed: bool
     ) -> None:
-        self._position = position
-        self._where = where
+        self._cursor = cursor
+        self._where = cursor.where
         self._check_outside_of_blocks = check_outside_of_blocks
         self._loop: str | None = None
         self.resumed = resumed
@@ -64,36 +59,36 @@ class Iteration:
     @property
     def cursor(self) -> Any:
         """What was set last, in this execution or in an earlier one; None at the beginning."""
-        return self._position.cursor
+        return self._cursor.value
 
     @property
     def iterations(self) -> int:
-        """Items done, in this execution and in those that it goes on from."""
-        return self._position.iterations
+        """Items done, in this execution and in those that it continues."""
+        return self._cursor.iterations
 
     @property
     def advanced(self) -> bool:
         """Whether an item was done in this execution."""
-        return self._position.done_here > 0
+        return self._cursor.done_here > 0
 
     @property
     def total(self) -> int | None:
-        """The number of items in all, for those who watch; None when nobody knows.
+        """The number of items in all, to show progress; None when nobody knows.
 
         May be set, and is written with the next checkpoint. ``iterate`` sets it by itself.
         """
-        return self._position.total
+        return self._cursor.total
 
     @total.setter
     def total(self, value: int | None) -> None:
         if value is not None and (not _is_integer(value) or value < 0):
             raise TypeError(f"{self._where}: total={value!r} is not a number of items.")
-        self._position.expect(value)
+        self._cursor.set_total(value)
 
-    # -- moving the cursor by hand
+    # -- moving the cursor
 
     def set(self, value: Any) -> None:
-        """Note that an item is done and that the loop goes on from `value`. May end the execution.
+        """Note that an item is done and that the loop continues from `value`. May end the execution.
 
         Parameters
         ----------
@@ -107,43 +102,42 @@ class Iteration:
         InvalidStateError
             Called inside a ``transaction.atomic()`` block of the step, or inside ``iterate…()``.
         """
-        self._check_moved_by_hand("set")
+        self._check_no_loop_moves_it("set")
         self._finish_item(value)
 
     def advance(self) -> None:
-        """Add one to the cursor, which counts what is done: ``set(cursor + 1)``; None counts as zero.
+        """Add one to a cursor that counts items: ``set(cursor + 1)``; None counts as zero.
 
         Raises
         ------
         TypeError
-            The cursor is no integer.
+            The cursor is not an integer.
         """
-        self._check_moved_by_hand("advance")
+        self._check_no_loop_moves_it("advance")
         self._finish_item(self._count("advance") + 1)
 
     def checkpoint(self) -> None:
         """Write the cursor now, whatever ``checkpoint_every`` says, and stop here if the loop has to.
 
-        Nothing is counted as done by it. Inside ``iterate…()`` the item in hand would be repeated.
+        It counts no item as done. Inside ``iterate…()`` the current item would be repeated.
         """
         self._check_outside_of_blocks("checkpoint")
-        self._position.checkpoint()
+        self._cursor.checkpoint()
 
     def skip_to(self, value: Any, wait: timedelta | None = None) -> NoReturn:
-        """End this execution; another one goes on from `value`, after `wait`. Counts no item as done.
+        """End this execution; another one continues from `value`, after `wait`. Counts no item as done.
 
         Parameters
         ----------
         value
-            As for `set`. For a queryset: the key after which it goes on. For a sequence: the index from
-            which.
+            As for `set`. For a queryset: the key after which to continue. For a sequence: the index at which.
         wait
             A timedelta from zero. Default: at once, behind other work that is due.
         """
         self._check_outside_of_blocks("skip_to")
         suspend = flow.Suspend(wait=wait, reason="skip_to")
-        self._position.move(value)
-        self._position.write()
+        self._cursor.set(value)
+        self._cursor.write()
         raise suspend
 
     # -- letting a loop move it
@@ -151,8 +145,8 @@ class Iteration:
     def iterate(self, sequence: Sequence[T]) -> Iterator[T]:
         """Yield the items of a list, tuple, range or the like that are not done yet.
 
-        The cursor is the number of items done, so the sequence has to have the same items in the same order
-        in each execution; at its end it may grow.
+        The cursor is the number of items done, so the sequence must have the same items in the same order
+        in each execution; it may grow at its end.
         """
         self._begin_loop("iterate")
         if not _is_sequence(sequence):
@@ -176,7 +170,7 @@ class Iteration:
         cursor: str | Sequence[str] | None = None,
         *,
         total: bool = False,
-        page_size: int = PAGE_SIZE,
+        page_size: int = _PAGE_SIZE,
     ) -> Iterator[M]:
         """Yield the rows that are not done yet, read page by page, so that memory stays flat.
 
@@ -184,13 +178,13 @@ class Iteration:
         ----------
         queryset
             Of model instances, not sliced. Each page is a query of its own, so that no transaction and no
-            server-side cursor is open between items, and rows that are added behind the cursor are met.
+            server-side cursor is open between items, and rows that are added ahead of the cursor are found.
         cursor
-            Name or names of columns to go along, ``"-created_at"`` for descending ones. They need not be
+            Name or names of columns to order by, ``"-created_at"`` for descending ones. They need not be
             unique: ties are broken by the primary key. Default: the order of the queryset, if it has one,
-            else the primary key. Do not go along what the loop changes.
+            else the primary key. Do not order by what the loop changes.
         total
-            Whether to count the rows, once, for those who watch.
+            Whether to count the rows, once, to show progress.
         page_size
             Rows per query.
 
@@ -199,7 +193,7 @@ class Iteration:
         TypeError
             The queryset cannot be read in pages; the message says why.
         InvalidStateError
-            The cursor is one of another loop.
+            The cursor belongs to another loop.
         """
         self._begin_loop("iterate_queryset")
         pages = Pages.of(queryset, cursor, page_size, self._where)
@@ -220,11 +214,10 @@ class Iteration:
         *,
         total: bool = False,
     ) -> Iterator[QuerySet[M]]:
-        """Yield querysets of `size` rows each, for ``update()``, ``delete()`` or any other use of them.
+        """Yield querysets of `size` rows each, for ``update()``, ``delete()`` or anything else.
 
-        A batch is the queryset that was given, narrowed to the keys of its rows: one that ceases to match
-        before the batch is used is left alone. One batch counts as one item. For the parameters see
-        `iterate_queryset`.
+        A batch is the given queryset, narrowed to the keys of its rows: a row that stops matching before the
+        batch is used is left alone. One batch counts as one item. For the parameters see `iterate_queryset`.
         """
         self._begin_loop("iterate_batches")
         pages = Pages.of(queryset, cursor, size, self._where)
@@ -241,9 +234,9 @@ class Iteration:
 
     def _finish_item(self, value: Any, *, is_last: bool = False) -> None:
         self._check_outside_of_blocks("set")
-        self._position.finish_item(value, is_last=is_last)
+        self._cursor.finish_item(value, is_last=is_last)
 
-    def _check_moved_by_hand(self, how: str) -> None:
+    def _check_no_loop_moves_it(self, how: str) -> None:
         if self._loop not in (None, _DONE):
             raise InvalidStateError(
                 f"{self._where}: {how}() was called inside {self._loop}(), which moves the cursor by itself."
@@ -262,7 +255,7 @@ class Iteration:
         if not _is_integer(self.cursor) or self.cursor < 0:
             raise TypeError(
                 f"{self._where}: {how}() counts items, and the cursor is {self.cursor!r}. Use set(value), "
-                "or start from the beginning: reattempt(rewind=True), or resume_at() by hand."
+                "or start from the beginning: reattempt(rewind=True), or resume_at()."
             )
         return int(self.cursor)
 
@@ -277,8 +270,8 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_sequence(value: Any) -> bool:
-    # Not by class: numpy's arrays and Django's paginators are as good as lists. A queryset is read anew at
-    # each index, and a mapping has no order to count along.
+    # Not by class: numpy's arrays and Django's paginators are as good as lists. A queryset runs a query at each
+    # index, and a mapping has no order to count by.
     if isinstance(value, QuerySet) or hasattr(value, "keys"):
         return False
     return hasattr(value, "__getitem__") and hasattr(value, "__len__")

@@ -1,6 +1,6 @@
-"""A step that waits for a signal, and none came in time.
+"""Deadlines of steps that wait for a signal.
 
-The deadline belongs to the row. No timer and no job stand behind it: every worker and housekeeping find the due
+The deadline is a column of the row; no timer and no job exist for it. Every worker and housekeeping find the due
 ones through their index, and decide under the same lock as a signal that arrives.
 """
 
@@ -9,25 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
 from geneva_drive import clock
-from geneva_drive.conf import settings
 from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.definition.decisions import PASSED_OVER, Decision, Then, decide_error
 from geneva_drive.definition.matchers import describe
 from geneva_drive.definition.registry import registry
-from geneva_drive.events import Pending
 from geneva_drive.exceptions import SignalWaitTimeout, StepNotDefinedError
-from geneva_drive.lifecycle import dispatch, error_text, signals, transitions
+from geneva_drive.lifecycle import error_text, signals, transitions
 from geneva_drive.lifecycle.applying import apply_decision
-from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
+from geneva_drive.lifecycle.unit_of_work import UnitOfWork, with_locked
 from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState, Outcome, WorkflowState
 
 logger = logging.getLogger("geneva_drive.signal")
@@ -35,27 +31,27 @@ logger = logging.getLogger("geneva_drive.signal")
 _PAGE = 200
 
 
-def is_late(execution: StepExecution, now: datetime) -> bool:
-    """Whether its deadline has passed."""
-    return execution.wait_deadline is not None and clock.utc(execution.wait_deadline) <= now
+def is_late(unit: UnitOfWork) -> bool:
+    """Whether the deadline of the unit's execution has passed."""
+    deadline = unit.execution.wait_deadline
+    return deadline is not None and clock.utc(deadline) <= unit.now
 
 
-def timeout_error(
-    workflow: Workflow, execution: StepExecution, definition: StepDefinition
-) -> SignalWaitTimeout:
-    """Make the error that says what did not come."""
+def timeout_error(unit: UnitOfWork, definition: StepDefinition) -> SignalWaitTimeout:
+    """Make the error that says which signal did not come."""
     assert definition.wait_for is not None
+    execution = unit.execution
     return SignalWaitTimeout(
-        f"{workflow}: its step {execution.step_name!r} waited for {describe(definition.wait_for)!r} since "
+        f"{unit.workflow}: its step {execution.step_name!r} waited for {describe(definition.wait_for)!r} since "
         f"{execution.waiting_since}, and none came until {execution.wait_deadline}."
     )
 
 
-def timed_out(workflow: Workflow, execution: StepExecution, definition: StepDefinition) -> Decision | None:
+def timed_out(unit: UnitOfWork, definition: StepDefinition) -> Decision | None:
     """Decide by ``on_timeout``; None leaves it to the step's policies, as for any error of the step."""
     if definition.on_timeout is None:
         return None
-    error = error_text.record(timeout_error(workflow, execution, definition))
+    error = error_text.record(timeout_error(unit, definition))
     match definition.on_timeout:
         case "skip":
             return replace(PASSED_OVER, error=error, notes={"reason": "not signaled in time"})
@@ -76,11 +72,20 @@ def expire_due(using: str, *, most: int = 1000) -> int:
     moved = 0
     for pk, workflow_id in _due(using):
         try:
-            moved += _expire(using, pk, workflow_id)
+            moved += bool(
+                with_locked(
+                    using,
+                    workflow_id,
+                    _expire,
+                    execution_pk=pk,
+                    state=ExecutionState.WAITING,
+                    workflow_state=WorkflowState.READY,
+                )
+            )
         except (OperationalError, InterfaceError):
             raise
         except Exception:
-            # One row stops no others.
+            # One row must not stop the others.
             extra = about(workflow_id=workflow_id, execution_id=pk)
             logger.exception(
                 "The deadline of execution %s passed, and it could not be dealt with.", pk, extra=extra
@@ -93,7 +98,6 @@ def expire_due(using: str, *, most: int = 1000) -> int:
 def _due(using: str) -> Iterator[tuple[Any, Any]]:
     """Yield (execution, workflow) of those that this code has something to do with, the latest due last."""
     now = clock.now(using)
-    grace_over = now - settings.UNDEFINED_STEP_GRACE
     rows = StepExecution.objects.using(using).filter(
         state=ExecutionState.WAITING, on_hold=False, wait_deadline__lte=now
     )
@@ -102,63 +106,33 @@ def _due(using: str) -> Iterator[tuple[Any, Any]]:
         for _, pk, workflow_id, label, step_name, deferred_since in page:
             cls = registry.get(label)
             known = cls is not None and cls.steps.resolve(step_name) is not None
-            # Others may know it: it is looked at once to begin its grace, and once that is over.
-            if known or deferred_since is None or clock.utc(deferred_since) <= grace_over:
+            # Other code may know it: it is looked at once to begin its grace, and again when that is spent.
+            if known or deferred_since is None or not transitions.grace_left(deferred_since, now):
                 yield pk, workflow_id
 
 
-def _expire(using: str, pk: Any, workflow_id: Any) -> bool:
-    def work() -> bool:
-        workflow = lock_workflow(Workflow, workflow_id, using)
-        execution = lock_execution(workflow, pk) if workflow is not None else None
-        if workflow is None or execution is None or workflow.state != WorkflowState.READY:
-            return False
-        now = clock.now(using)
-        if execution.state != ExecutionState.WAITING or not is_late(execution, now):
-            return False
-        pending = Pending()
-        moved = _move(workflow, execution, now, pending)
-        transitions.touch(workflow, now=now)
-        transitions.flush(workflow)
-        pending.send_after_commit(using)
-        return moved
-
-    return in_transaction(using, work)
-
-
-def _move(workflow: Workflow, execution: StepExecution, now: datetime, pending: Pending) -> bool:
+def _expire(unit: UnitOfWork) -> bool:
+    if not is_late(unit):
+        return False
+    transitions.touch(unit)
     # What is there already counts, however late it is; and a gravestone has no deadline.
-    if signals.revisit(workflow, execution, now=now, pending=pending):
+    if signals.revisit(unit):
         return True
-    definition = workflow.steps.resolve(execution.step_name) if type(workflow)._geneva.is_startable else None
-    if definition is None:
-        decision = _unknown(workflow, execution, now)
-        if decision is None:
-            return False
+    definition = signals.declared_step(unit)
+    if definition is not None:
+        decision = timed_out(unit, definition)
+    elif transitions.begin_grace(unit):
+        return False  # Other code may declare the step.
     else:
-        decision = timed_out(workflow, execution, definition)
+        error = StepNotDefinedError(
+            f"{unit.workflow}: its step {unit.execution.step_name!r} waited for a signal that did not come in time, "
+            "and this code does not declare what follows. Declare the step, leave a gravestone, or use resume_at() "
+            "or cancel()."
+        )
+        decision = decide_error(error_text.record(error))
     if decision is None:
         # Its gate finds it too late, and lets it fail outside of locks, where a handler may run.
-        transitions.wake(execution, now=now)
-        transitions.flush(execution)
-        dispatch.send(execution)
-        return True
-    following = apply_decision(workflow, execution, decision, now=now, pending=pending)
-    if following is not None:
-        transitions.flush(following)
-        dispatch.send(following)
+        transitions.wake(unit)
+    else:
+        apply_decision(unit, decision)
     return True
-
-
-def _unknown(workflow: Workflow, execution: StepExecution, now: datetime) -> Decision | None:
-    """Leave what this code does not know to other code, for the grace; then it fails and pauses."""
-    if execution.deferred_since is None:
-        transitions.note_unknown(execution, now=now)
-        transitions.flush(execution)
-    if clock.elapsed(execution.deferred_since, execution._state.db) < settings.UNDEFINED_STEP_GRACE:
-        return None
-    error = StepNotDefinedError(
-        f"{workflow}: its step {execution.step_name!r} waited for a signal that did not come in time, and this "
-        f"code does not declare what follows. Declare the step, leave a gravestone, or use resume_at() or cancel()."
-    )
-    return decide_error(error_text.record(error))

@@ -15,7 +15,8 @@ from django.db.models.deletion import Collector
 from geneva_drive import clock
 from geneva_drive.conf import settings
 from geneva_drive.housekeeping.counts import Counts
-from geneva_drive.lifecycle.locking import in_transaction, write_first
+from geneva_drive.lifecycle.locking import write_first
+from geneva_drive.lifecycle.unit_of_work import in_transaction
 from geneva_drive.logs import about
 from geneva_drive.models.querysets import WorkflowQuerySet
 from geneva_drive.models.records import OperatorAction, Signal
@@ -89,7 +90,7 @@ def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
 
 def _delete(using: str, keys: list[Any]) -> Counts:
     features = connections[using].features
-    write_first(Workflow, keys[0], using)
+    write_first(keys[0], using)
     rows = Workflow.objects.using(using).filter(pk__in=keys, state__in=ENDED)
     if features.has_select_for_update:
         # Those that another clean-up or an operator has locked are left for the next pass.

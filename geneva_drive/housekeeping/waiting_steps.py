@@ -11,16 +11,13 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 from django.db.models import Exists, OuterRef
 
-from geneva_drive import clock
 from geneva_drive.definition.matchers import name_to_look_for
 from geneva_drive.definition.registry import registry
-from geneva_drive.events import Pending
 from geneva_drive.lifecycle import signals, transitions
-from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow
+from geneva_drive.lifecycle.unit_of_work import UnitOfWork, with_locked
 from geneva_drive.logs import about
 from geneva_drive.models.records import Signal
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import UNCONSUMED, ExecutionState, WorkflowState
 
 logger = logging.getLogger("geneva_drive.signal")
@@ -53,24 +50,23 @@ def wake_waiting(using: str) -> int:
 
 
 def _wake_one(using: str, pk: Any, workflow_id: Any) -> bool:
-    def work() -> bool:
-        workflow = lock_workflow(Workflow, workflow_id, using)
-        execution = lock_execution(workflow, pk) if workflow is not None else None
-        if workflow is None or execution is None:
-            return False
-        if workflow.state != WorkflowState.READY or execution.state != ExecutionState.WAITING:
-            return False
-        now = clock.now(using)
-        pending = Pending()
-        if not signals.revisit(workflow, execution, now=now, pending=pending):
-            return False
-        transitions.touch(workflow, now=now)
-        transitions.flush(workflow)
-        pending.send_after_commit(using)
-        return True
+    def act(unit: UnitOfWork) -> bool:
+        moved = signals.revisit(unit)
+        if moved:
+            transitions.touch(unit)
+        return moved
 
     try:
-        return in_transaction(using, work)
+        return bool(
+            with_locked(
+                using,
+                workflow_id,
+                act,
+                execution_pk=pk,
+                state=ExecutionState.WAITING,
+                workflow_state=WorkflowState.READY,
+            )
+        )
     except (OperationalError, InterfaceError):
         raise
     except Exception:

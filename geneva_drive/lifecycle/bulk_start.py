@@ -1,9 +1,10 @@
-"""Starting many runs in few queries."""
+"""Start many runs in few queries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any, TypeVar
 
 from django.db import IntegrityError, models
@@ -12,8 +13,9 @@ from geneva_drive import clock, tracing
 from geneva_drive.events import Pending, workflow_started
 from geneva_drive.exceptions import AlreadyOngoingError
 from geneva_drive.lifecycle import dispatch, scheduling
-from geneva_drive.lifecycle.locking import in_transaction
 from geneva_drive.lifecycle.starting import fill, holders, keys_of_slots, moment_of, slot_of
+from geneva_drive.lifecycle.unit_of_work import in_transaction
+from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 
 _W = TypeVar("_W", bound="Workflow")
@@ -31,24 +33,12 @@ def start_many(
     """Start runs in batches: three statements a batch where the database returns keys of bulk inserts."""
     created: list[_W] = []
     skipped: list[models.Model] = []
-    batch: list[models.Model] = []
-    alias = using
-
-    def flush() -> None:
-        nonlocal batch
-        if not batch:
-            return
-        chosen = alias or cls._alias_for(batch[0])
-        done, passed = _start_batch(cls, batch, at=at, job_options=job_options, using=chosen)
+    remaining = iter(heroes)
+    while batch := list(islice(remaining, max(1, batch_size))):
+        alias = using or cls._alias_for(batch[0])
+        done, passed = _start_batch(cls, batch, at=at, job_options=job_options, using=alias)
         created.extend(done)
         skipped.extend(passed)
-        batch = []
-
-    for hero in heroes:
-        batch.append(hero)
-        if len(batch) >= batch_size:
-            flush()
-    flush()
     return created, skipped
 
 
@@ -74,34 +64,30 @@ def _start_batch(
             continue
         rows[key], heroes_by_key[key] = row, hero
 
-    pending = Pending()
-
-    def work() -> list[tuple[Any, Any]]:
-        pending.clear()
+    def work() -> set[tuple[Any, Any]]:
         taken = set()
         for type_id in {key[0] for key in rows}:
             ids = [row.hero_id for row in rows.values() if row.hero_type_id == type_id]
             found = holders(cls, using, hero_type_id=type_id, hero_id__in=ids)
             taken |= {slot_of(type_id, each, using) for each in found.values_list("hero_id", flat=True)}
-        fresh = [key for key in rows if key not in taken]
-        _insert([rows[key] for key in fresh], base, now, using, pending)
-        pending.send_after_commit(using)
-        return [key for key in rows if key in taken]
+        _insert([row for key, row in rows.items() if key not in taken], base, now, using)
+        return taken & rows.keys()
 
     try:
         taken = in_transaction(using, work, repeatable=False)
     except IntegrityError:
-        # Somebody else started one of them in this moment: one by one, so that only that one is skipped.
+        # Somebody else has just started one of them: one by one, so that only that one is skipped.
         return _start_singly(rows, heroes_by_key, passed, at=at, using=using)
-    passed.extend(heroes_by_key[key] for key in taken)
-    return [row for key, row in rows.items() if key not in set(taken)], passed
+    passed.extend(hero for key, hero in heroes_by_key.items() if key in taken)
+    return [row for key, row in rows.items() if key not in taken], passed
 
 
-def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str, pending: Pending) -> None:
+def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str) -> None:
     if not rows:
         return
+    pending = Pending()
     manager = rows[0]._meta.concrete_model._base_manager  # type: ignore[union-attr]
-    models.QuerySet.bulk_create(manager.using(using), rows)  # the public one is refused
+    models.QuerySet.bulk_create(manager.using(using), rows)  # Workflow's own manager refuses it
     if any(row.pk is None for row in rows):
         # MySQL returns no keys of a bulk insert; the slot that each row holds finds it again.
         keys = keys_of_slots(rows, using)
@@ -116,19 +102,17 @@ def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str, pe
             executions.append(scheduling.build(row, first, now=now, base=base, trace=trace))
         pending.add(workflow_started, row)
     if executions:
-        type(executions[0])._base_manager.using(using).bulk_create(executions)
+        all_executions = StepExecution._base_manager.using(using)
+        all_executions.bulk_create(executions)
         if any(execution.pk is None for execution in executions):
-            found = (
-                type(executions[0])
-                ._base_manager.using(using)
-                .filter(active_workflow__in=[r.pk for r in rows])
-            )
+            found = all_executions.filter(active_workflow__in=[row.pk for row in rows])
             by_workflow = dict(found.values_list("workflow_id", "pk"))
             for execution in executions:
                 execution.pk = by_workflow[execution.workflow_id]
         for execution in executions:
             execution._state.adding, execution._state.db = False, using
             dispatch.send(execution)
+    pending.send_after_commit(using)
 
 
 def _start_singly(

@@ -1,18 +1,15 @@
-"""Locks, always in the same order: the workflow, then its execution.
+"""Locks on rows, always in the same order, and what the database's errors mean.
 
-On a database without row locks (SQLite) a lock is a write: a transaction that reads before it writes
-fails at once when another one writes between, while one that begins with a write waits its turn.
+The workflow is locked first, then its execution. On a database without row locks (SQLite) a lock is a write: a
+transaction that reads before it writes fails at once when another one writes in between, while one that begins
+with a write waits its turn.
 """
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import InterfaceError, OperationalError, connections
 from django.db.models import F
 
 from geneva_drive.models.records import Signal
@@ -23,11 +20,6 @@ if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.db.models import QuerySet
 
-
-_T = TypeVar("_T")
-
-_ATTEMPTS = 12
-
 # PostgreSQL: serialization failure, deadlock, lock not available.
 _CONFLICT_STATES = frozenset({"40001", "40P01", "55P03"})
 # MySQL and MariaDB: lock wait timeout, deadlock, row changed since the snapshot.
@@ -35,13 +27,11 @@ _CONFLICT_CODES = frozenset({1205, 1213, 1020})
 # MySQL and MariaDB: gone away, lost, killed for idleness, killed, shutting down; nobody listens (socket,
 # port), lost while connecting, too many connections.
 _LOST_CODES = frozenset({2006, 2013, 4031, 1927, 1053, 2002, 2003, 2055, 1040})
-
-
-# PostgreSQL: insufficient resources, and an operator's or a timeout's intervention.
+# PostgreSQL: insufficient resources; stopped by an operator or a timeout.
 _PASSING_STATES = ("53", "57")
 # MySQL and MariaDB: interrupted, timeouts, table and disk full, read-only.
 _PASSING_CODES = frozenset({1317, 3024, 1969, 1114, 1021, 1290, 1836})
-# SQLite has no codes that Django would hand on.
+# SQLite has no codes that Django passes on.
 _PASSING_TEXTS = ("disk is full", "disk I/O error", "readonly database", "unable to open database")
 
 
@@ -52,19 +42,30 @@ def alias_of(row: Any) -> str:
     return alias
 
 
-def lock_workflow(model: type[Workflow], pk: Any, using: str) -> Workflow | None:
-    """Lock one workflow and return it as it is now, or None when it is gone."""
-    rows = model._base_manager.using(using).defer("ongoing_key")
-    if not connections[using].features.has_select_for_update:
-        write_first(model, pk, using)
-        return rows.filter(pk=pk).first()
-    return rows.select_for_update().filter(pk=pk).first()
+def lock_workflow(pk: Any, using: str, *, skip_locked: bool = False) -> Workflow | None:
+    """Lock one workflow and return it as it is now, or None when it is gone.
+
+    Parameters
+    ----------
+    skip_locked
+        Whether to return None, rather than wait, when somebody else has locked it. On a database that cannot
+        skip locked rows this makes no difference.
+    """
+    rows = Workflow._base_manager.using(using).filter(pk=pk)
+    features = connections[using].features
+    if not features.has_select_for_update:
+        rows.update(updated_at=F("updated_at"))
+        return rows.defer("ongoing_key").first()
+    rows = rows.defer("ongoing_key")
+    return rows.select_for_update(
+        skip_locked=skip_locked and features.has_select_for_update_skip_locked
+    ).first()
 
 
-def write_first(model: type[Workflow], pk: Any, using: str) -> None:
-    """Take the write lock of a database that has no other, by a write that changes nothing."""
+def write_first(pk: Any, using: str) -> None:
+    """Take the write lock of a database without row locks, by a write that changes nothing."""
     if not connections[using].features.has_select_for_update:
-        model._base_manager.using(using).filter(pk=pk).update(updated_at=F("updated_at"))
+        Workflow._base_manager.using(using).filter(pk=pk).update(updated_at=F("updated_at"))
 
 
 def lock_execution(workflow: Workflow, pk: Any) -> StepExecution | None:
@@ -86,34 +87,30 @@ def lock_latest_execution(workflow: Workflow) -> StepExecution | None:
 
 
 def lock_attempts_with_signal(workflow: Workflow, names: list[str]) -> list[Any]:
-    """Return the keys of the signals that executions of these steps of a locked workflow were given."""
+    """Return the keys of the signals that executions of these steps of a locked workflow got."""
     rows = _locked(workflow).filter(step_name__in=names, signal_id__isnull=False)
     return list(rows.values_list("signal_id", flat=True))
 
 
 def lock_signals(workflow: Workflow) -> QuerySet[Signal]:
     """Return the signals of a locked workflow, oldest first, as a locking read sees them."""
-    using = alias_of(workflow)
-    rows: QuerySet[Signal] = workflow.signals.db_manager(using).order_by("created_at", "pk")
-    if connections[using].features.has_select_for_update:
-        # Nobody else has them, but a plain read under repeatable read could miss the newest.
-        rows = rows.select_for_update()
-    return rows
+    rows: QuerySet[Signal] = workflow.signals.db_manager(workflow._state.db).order_by("created_at", "pk")
+    # Nobody else holds them, but a plain read under repeatable read could miss the newest.
+    return rows.select_for_update() if connections[rows.db].features.has_select_for_update else rows
 
 
 def _locked(workflow: Workflow) -> Any:
-    using = alias_of(workflow)
-    # Errors can be long and are never decided upon. The cursor is read along, under the lock: the next
-    # execution of a resumable step gets it.
-    rows = workflow.executions.db_manager(using).defer("active_workflow", "error_message", "error_traceback")
-    if connections[using].features.has_select_for_update:
-        # A locking read: under repeatable read a plain one would still see the state before the lock.
-        rows = rows.select_for_update()
-    return rows
+    # Errors can be long and nothing is decided by them. The cursor is read with the row, under the lock: the
+    # next execution of a resumable step gets it.
+    rows = workflow.executions.db_manager(workflow._state.db).defer(
+        "active_workflow", "error_message", "error_traceback"
+    )
+    # A locking read: under repeatable read a plain one would still see the state before the lock.
+    return rows.select_for_update() if connections[rows.db].features.has_select_for_update else rows
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether the database gave up one of two transactions that were in each other's way."""
+    """Whether the database gave up one of two transactions that conflicted."""
     cause = error.__cause__ or error
     if getattr(cause, "sqlstate", None) in _CONFLICT_STATES:
         return True
@@ -123,12 +120,12 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def is_lost_connection(error: BaseException, connection: BaseDatabaseWrapper) -> bool:
-    """Whether the statement failed since the connection to the server is gone."""
+    """Whether the statement failed because the connection to the server is gone."""
     cause = error.__cause__ or error
     if cause.args and cause.args[0] in _LOST_CODES:
         return True
     state = getattr(cause, "sqlstate", None)
-    if state is not None and (state.startswith(("08", "57P"))):
+    if state is not None and state.startswith(("08", "57P")):
         return True
     if connection.vendor == "postgresql":
         raw = connection.connection
@@ -137,7 +134,7 @@ def is_lost_connection(error: BaseException, connection: BaseDatabaseWrapper) ->
 
 
 def is_missing_table(error: BaseException) -> bool:
-    """Whether a table or column is not there: migrate was not run."""
+    """Whether a table or column is missing: migrate was not run."""
     cause = error.__cause__ or error
     if getattr(cause, "sqlstate", None) in ("42P01", "42703"):
         return True
@@ -147,10 +144,10 @@ def is_missing_table(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException, using: str) -> bool:
-    """Whether an error is the server's and not the row's, so that the same may work later.
+    """Whether an error comes from the server and not from the row, so that the same may work later.
 
-    An ``OperationalError`` by itself does not say so: on MySQL and MariaDB a text that a column cannot hold
-    and a trigger that refuses are of that class too.
+    An ``OperationalError`` alone does not say so: on MySQL and MariaDB a text that a column cannot hold
+    and a trigger that refuses raise one too.
     """
     if not isinstance(error, OperationalError | InterfaceError):
         return False
@@ -162,41 +159,3 @@ def may_pass(error: BaseException, using: str) -> bool:
         return bool(state.startswith(_PASSING_STATES))
     code = cause.args[0] if cause.args else None
     return code in _PASSING_CODES or any(text in str(cause) for text in _PASSING_TEXTS)
-
-
-def in_transaction(
-    using: str, work: Callable[[], _T], *, repeatable: bool = True, patience: timedelta = timedelta(0)
-) -> _T:
-    """Run ``work()`` in a transaction; once more when the database gave up on it.
-
-    Inside a caller's transaction nothing is tried again, since that transaction is the caller's.
-
-    Parameters
-    ----------
-    repeatable
-        Whether ``work`` may be run again after a connection that was lost while committing, when nobody
-        knows whether the commit was done. True for what is fenced, False for what creates.
-    patience
-        For how long a server that is out of reach is tried again, beyond the few tries that all get.
-    """
-    connection = connections[using]
-    if connection.in_atomic_block:
-        with transaction.atomic(using=using):
-            return work()
-    attempt = 0
-    until = time.monotonic() + patience.total_seconds()
-    while True:
-        try:
-            with transaction.atomic(using=using):
-                return work()
-        except (OperationalError, InterfaceError) as error:
-            attempt += 1
-            lost = is_lost_connection(error, connection)
-            if not (is_conflict(error) or (lost and repeatable)):
-                raise
-            if attempt >= _ATTEMPTS and not (lost and time.monotonic() < until):
-                raise
-            if lost:
-                connection.close()
-            # Full jitter: those that collided once must not meet again.
-            time.sleep(random.uniform(0, min(0.5, 0.005 * 2**attempt)))

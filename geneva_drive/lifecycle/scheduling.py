@@ -1,12 +1,9 @@
-"""The only creator of step executions."""
+"""Build step executions. Nothing else creates them."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
-
-from django.apps import apps
 
 from geneva_drive import clock
 from geneva_drive.conf import settings
@@ -16,11 +13,6 @@ from geneva_drive.exceptions import StepNotDefinedError
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ExecutionState
-
-
-@cache
-def _execution_model() -> type[StepExecution]:
-    return apps.get_model("geneva_drive", "StepExecution")
 
 
 def build(
@@ -35,32 +27,31 @@ def build(
     on_hold: bool = False,
     signal_id: Any = None,
     trace: dict[str, str] | None = None,
-    notes: dict[str, Any] | None = None,
     continues: StepExecution | None = None,
 ) -> StepExecution:
-    """Make the next execution of a locked workflow, not yet written.
+    """Make the next execution of a locked workflow, not written yet.
 
     Parameters
     ----------
     base
         The moment that waits count from. Default: now.
     wait
-        Before it is due. Default: what the step, the run or the class says.
+        How long until it is due. Default: what the step, the run or the class says.
     crashes, reattempts
-        How many of each, in a row, there were of this step before this attempt.
+        How many of each, in a row, this step had before this attempt.
     signal_id
-        The key of the signal that an attempt before it had, for another attempt at the same step.
+        The key of the signal that the attempt before it had, for another attempt at the same step.
     trace
-        The trace context that it runs in, as ``tracing.current()`` gives it.
+        The trace context that it runs in, as ``tracing.current()`` returns it.
     continues
-        The locked execution of the same step that a resumable one goes on from.
+        The locked execution of the same step from which a resumable one continues.
 
     Raises
     ------
     StepNotDefinedError
         ``definition`` is a gravestone: nothing ever creates an execution for one.
     StepConfigurationError
-        The row has job options that are none.
+        The row's job options are invalid.
     """
     if definition.removed:
         raise StepNotDefinedError(
@@ -68,19 +59,19 @@ def build(
         )
     own = workflow.job_options
     if own is not None:
-        # Checked when they were given to start(); a project may have saved others since, past every check.
+        # start() checked them; a project may have saved others since.
         own = options.validate(own, f"{workflow}, job_options")
     merged = options.merge(type(workflow)._geneva.job_options, own, definition.options)
     due = (base or now) + (wait if wait is not None else merged.get("wait", timedelta(0)))
     not_before = merged.get("wait_until") if wait is None else None
     if not_before is not None:
         due = max(due, clock.utc(not_before))
-    metadata = dict(notes or {})
+    metadata: dict[str, Any] = {}
     if reattempts:
         metadata["reattempts"] = reattempts
     if trace:
         metadata["trace"] = trace
-    execution = _execution_model()(
+    execution = StepExecution(
         workflow_id=workflow.pk,
         step_name=definition.name,
         state=ExecutionState.SCHEDULED,
@@ -103,7 +94,7 @@ def build(
 
 
 def is_begun(execution: StepExecution) -> bool:
-    """Whether there is anything to go on from: a first attempt that failed at once was no beginning."""
+    """Whether there is anything to continue from: not after a first attempt that failed at once."""
     return execution.cursor is not None or execution.continues_from_id is not None
 
 

@@ -1,4 +1,4 @@
-"""What is ours on a row that a project saves: all of a new one, the time of any other."""
+"""Start a run: fill a new row, write it with its first execution, and keep one run for each class and hero."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.apps import apps
 from django.db import IntegrityError, connections, models, router
 
 from geneva_drive import clock, tracing
@@ -14,7 +13,7 @@ from geneva_drive.definition import options as job_options_of
 from geneva_drive.events import Pending, workflow_started
 from geneva_drive.exceptions import AlreadyOngoingError, StepConfigurationError
 from geneva_drive.lifecycle import dispatch, scheduling
-from geneva_drive.lifecycle.locking import in_transaction
+from geneva_drive.lifecycle.unit_of_work import in_transaction
 from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import ONGOING, WorkflowState
 
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def fill(workflow: Workflow, now: datetime) -> None:
-    """Set what a new row needs; refuse what it cannot be, before anything is written."""
+    """Set what a new row needs, and refuse what cannot be started, before anything is written."""
     cls = type(workflow)
     if not cls._geneva.is_startable:
         raise StepConfigurationError(
             f"{cls._geneva.label} cannot be started: it is abstract, or the base of all workflows. Start a "
-            "class that derives from it and declares steps."
+            "subclass that declares steps."
         )
     workflow.type = cls._geneva.label
     if workflow.job_options is not None:
@@ -45,14 +44,14 @@ def fill(workflow: Workflow, now: datetime) -> None:
 
 
 def moment_of(at: datetime | None) -> datetime | None:
-    """Return the moment that a run is to begin at, as given to ``start(at=…)``; refuse what is none."""
+    """Return the time given to ``start(at=…)`` in UTC. Raises ``TypeError`` when it is not a datetime."""
     if at is not None and not isinstance(at, datetime):
-        raise TypeError(f"at={at!r} is not a moment. Give a datetime.")
+        raise TypeError(f"at={at!r} is not a datetime.")
     return None if at is None else clock.utc(at)
 
 
 def touch(workflow: Workflow) -> None:
-    """Note that a project's own change is written now."""
+    """Set when a project's own change to a row is written."""
     workflow.updated_at = clock.local(clock.now(workflow._state.db))
 
 
@@ -60,13 +59,19 @@ _W = TypeVar("_W", bound="Workflow")
 
 
 def slot_of(hero_type_id: Any, hero_id: Any, using: str) -> tuple[Any, str]:
-    """Name a hero as the column does: a UUID that was stored as text comes back as text."""
-    field: Any = apps.get_model("geneva_drive", "Workflow")._meta.get_field("hero_id")
+    """Return a hero's key as the column holds it: a UUID that was stored as text comes back as text."""
+    field: Any = Workflow._meta.get_field("hero_id")
     return hero_type_id, str(field.get_db_prep_value(hero_id, connections[using]))
 
 
 def holders(cls: type[_W], using: str, *, types: Sequence[str] | None = None, **hero: Any) -> QuerySet[_W]:
-    """Return the rows that hold slots of a class, also under its former types; ``types`` names others."""
+    """Return the ongoing runs of a class that allow no second one for their hero, also under former types.
+
+    Parameters
+    ----------
+    types
+        Labels to look under instead.
+    """
     return cls._base_manager.using(using).filter(
         type__in=types if types is not None else [cls._geneva.label, *cls._geneva.former_types],
         state__in=ONGOING,
@@ -76,18 +81,18 @@ def holders(cls: type[_W], using: str, *, types: Sequence[str] | None = None, **
 
 
 def find_ongoing(cls: type[_W], hero_type_id: Any, hero_id: Any, using: str) -> _W | None:
-    """Return the run that holds the hero's slot. A locking read: a snapshot may be older than the row."""
+    """Return the hero's ongoing run. A locking read, since a snapshot may be older than the row."""
     if hero_type_id is None:
         return None
     rows = holders(cls, using, hero_type_id=hero_type_id, hero_id=hero_id)
     if not connections[using].features.has_select_for_update:
         return rows.first()
-    # It waits for whoever holds the row, and may be the one that a deadlock is solved by.
+    # It waits for whoever holds the row, and may be the one that the database ends to resolve a deadlock.
     return in_transaction(using, lambda: rows.select_for_update().first())
 
 
 def refuse_former(workflow: Workflow, using: str) -> None:
-    """Rows of a class's former types hold the slot too: checked, since no constraint spans two types."""
+    """Refuse a second run when one of a former type is ongoing: no constraint spans two types."""
     formers = type(workflow)._geneva.former_types
     if not formers or workflow.hero_type_id is None or workflow.allow_multiple:
         return
@@ -100,22 +105,22 @@ def refuse_former(workflow: Workflow, using: str) -> None:
 
 
 def already_ongoing(workflow: Workflow, existing: Workflow) -> AlreadyOngoingError:
-    """Make the error that names the run in the way, and the ways out."""
+    """Make the error that names the ongoing run, and the ways out."""
     return AlreadyOngoingError(
         f"{type(workflow)._geneva.label} is already ongoing for {workflow.hero_given!r}: workflow {existing.pk} is "
-        f"{existing.state}. Use get_or_start() to join it, or allow_multiple=True for another one beside it.",
+        f"{existing.state}. Use get_or_start() to join it, or allow_multiple=True for another one.",
         workflow=existing,
     )
 
 
 def is_of_the_slot(error: IntegrityError) -> bool:
-    """Whether it was the slot's constraint that refused a row."""
+    """Whether the constraint of one ongoing run refused a row."""
     text = str(error)
     return "geneva_one_ongoing_workflow" in text or "ongoing_key" in text
 
 
 def keys_of_slots(rows: list[_W], using: str) -> dict[tuple[Any, str], Any]:
-    """Return the keys of rows that were written without learning them, by the slot that each holds."""
+    """Return the keys of rows whose INSERT returned none, by the slot that each holds."""
     found = (
         type(rows[0])
         ._base_manager.using(using)
@@ -125,7 +130,7 @@ def keys_of_slots(rows: list[_W], using: str) -> dict[tuple[Any, str], Any]:
             hero_id__in=[row.hero_id for row in rows],
             allow_multiple=False,
         )
-        # A workflow without a runnable step is finished already; the newest is ours.
+        # A workflow without a runnable step is finished already, so there may be older ones; the newest is ours.
         .order_by("pk")
     )
     slots = found.values_list("hero_type_id", "hero_id", "pk")
@@ -149,13 +154,10 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
     now = clock.now(alias)
     fill(workflow, now)
     base = moment_of(workflow._start_at)
-    pending = Pending()
-
     key = workflow.pk
 
     def work() -> None:
-        pending.clear()
-        # As new again, also when an earlier try was rolled back.
+        # New again, also after an earlier try that was rolled back.
         workflow._state.adding, workflow.pk = True, key
         refuse_former(workflow, alias)
         models.Model.save(workflow, using=alias, force_insert=True)
@@ -164,6 +166,7 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
             execution = scheduling.build(workflow, first, now=now, base=base, trace=tracing.current())
             execution.save(using=alias, force_insert=True)
             dispatch.send(execution)
+        pending = Pending()
         pending.add(workflow_started, workflow)
         pending.send_after_commit(alias)
 
@@ -172,8 +175,7 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
             in_transaction(alias, work, repeatable=False)
             return
         except IntegrityError as error:
-            workflow._state.adding = True
-            workflow.pk = key
+            workflow._state.adding, workflow.pk = True, key
             if isinstance(error, AlreadyOngoingError):
                 raise
             existing = find_ongoing(cls, workflow.hero_type_id, workflow.hero_id, alias)
@@ -181,11 +183,10 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
                 raise already_ongoing(workflow, existing) from error
             if not is_of_the_slot(error):
                 raise
-            # The one in the way ended between our insert and our look: the slot is free, try again.
+            # The other run ended between our INSERT and our look: try again.
             last = error
         except BaseException:
-            workflow._state.adding = True
-            workflow.pk = key
+            workflow._state.adding, workflow.pk = True, key
             raise
     raise AlreadyOngoingError(
         f"{cls._geneva.label}: runs for this hero start and end faster than one can join."
@@ -196,7 +197,7 @@ def get_or_start(cls: type[_W], hero: models.Model | None, *, using: str, **give
     """Return the ongoing run of ``hero``, or start one."""
     if hero is not None:
         probe = cls(hero=hero)
-        # First: a key from another database would find another hero's run.
+        # Before the look-up: a key from another database would find another hero's run.
         probe.check_hero(using)
         existing = holders(cls, using, hero_type_id=probe.hero_type_id, hero_id=probe.hero_id).first()
         if existing is not None:

@@ -1,140 +1,106 @@
-"""Changing a row in memory, and writing what was changed."""
+"""The moves that rows can make: each changes columns in memory; the unit of work writes them."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.db.models import F
 
 from geneva_drive import clock
+from geneva_drive.conf import settings
 from geneva_drive.definition.decisions import Decision, ErrorRecord
-from geneva_drive.events import Pending, execution_finalized, workflow_transitioned
+from geneva_drive.events import execution_finalized, workflow_transitioned
 from geneva_drive.exceptions import InvalidStateError
-from geneva_drive.lifecycle.locking import alias_of
+from geneva_drive.lifecycle.unit_of_work import UnitOfWork, change, flush
 from geneva_drive.models.records import Signal
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.models.workflow import Workflow
 from geneva_drive.states import MOVES, UNCONSUMED, ExecutionState, SignalState, WorkflowState
 
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
+_NO_ERROR: dict[str, Any] = {"error_class": None, "error_message": None, "error_traceback": None}
+
+# -- the workflow
 
 
-def change(row: Workflow | StepExecution | Signal, **values: Any) -> None:
-    """Set columns in memory, to be written by the next ``flush``."""
-    dirty: set[str] = row.__dict__.setdefault("_dirty", set())
-    for name, value in values.items():
-        setattr(row, name, value)
-        dirty.add(name)
-
-
-def flush(row: Workflow | StepExecution | Signal) -> None:
-    """Write what was changed: an INSERT for a new row, an UPDATE of the changed columns otherwise."""
-    dirty: set[str] = row.__dict__.pop("_dirty", set())
-    if row._state.adding:
-        row.save(force_insert=True, using=row._state.db)
-    elif dirty:
-        type(row)._base_manager.using(alias_of(row)).filter(pk=row.pk).update(
-            **{name: getattr(row, name) for name in dirty}
-        )
-
-
-def move(
-    workflow: Workflow,
-    state: WorkflowState,
-    *,
-    now: datetime,
-    next_step_name: str | None,
-    pending: Pending | None = None,
-) -> None:
-    """Move a workflow to another state, pointing at a step.
+def move(unit: UnitOfWork, state: WorkflowState, next_step_name: str | None) -> None:
+    """Move the workflow to another state, pointing at a step.
 
     Raises
     ------
     InvalidStateError
         There is no such move.
     """
+    workflow = unit.workflow
     before = WorkflowState(workflow.state)
     if state != before and state not in MOVES[before]:
         raise InvalidStateError(f"{workflow} is {before} and cannot become {state}.")
-    moment = clock.local(now)
-    changes: dict[str, Any] = {
-        "state": state,
-        "next_step_name": next_step_name,
-        "current_step_name": None,
-        "updated_at": moment,
-    }
+    change(
+        workflow,
+        state=state,
+        next_step_name=next_step_name,
+        current_step_name=None,
+        updated_at=unit.moment,
+    )
     if workflow.pause_requested_at is not None:
         # Leaving "performing" answers the request, whichever way it went.
-        changes["pause_requested_at"] = None
-    if state in (WorkflowState.PAUSED, WorkflowState.FINISHED, WorkflowState.CANCELED) and state != before:
-        changes["transitioned_at"] = moment
-    change(workflow, **changes)
-    if pending is not None and state != before:
-        pending.add(workflow_transitioned, workflow, before=str(before), after=str(state))
+        change(workflow, pause_requested_at=None)
+    if state != before:
+        if state in (WorkflowState.PAUSED, WorkflowState.FINISHED, WorkflowState.CANCELED):
+            change(workflow, transitioned_at=unit.moment)
+        unit.pending.add(workflow_transitioned, workflow, before=str(before), after=str(state))
 
 
-def request_pause(workflow: Workflow, *, now: datetime | None) -> None:
-    """Ask the step in flight to be the last before a pause; None withdraws the request."""
-    change(workflow, pause_requested_at=None if now is None else clock.local(now))
+def request_pause(unit: UnitOfWork, *, requested: bool) -> None:
+    """Ask the step in flight to be the last before a pause, or withdraw that."""
+    change(unit.workflow, pause_requested_at=unit.moment if requested else None)
 
 
-def touch(workflow: Workflow, *, now: datetime) -> None:
-    """Note that something about a workflow changed.
+def touch(unit: UnitOfWork) -> None:
+    """Note that something about the workflow changed.
 
     Whatever a gate or a sender decides by must change the workflow's row too: where transactions see a
     snapshot (repeatable read on PostgreSQL), waiting for the row's lock refreshes nothing, and only a row that
-    was changed meanwhile makes the later transaction start anew.
+    was changed meanwhile makes the later transaction start again.
     """
-    change(workflow, updated_at=clock.local(now))
+    change(unit.workflow, updated_at=unit.moment)
 
 
-NO_ERROR: dict[str, Any] = {"error_class": None, "error_message": None, "error_traceback": None}
+# -- an execution and its workflow
 
 
-def begin(
-    workflow: Workflow,
-    execution: StepExecution,
-    *,
-    now: datetime,
-    process: UUID | None,
-    token: UUID,
-    handed_off: bool = False,
-    pending: Pending,
-) -> None:
+def begin(unit: UnitOfWork, *, process: UUID | None, token: UUID, handed_off: bool = False) -> None:
     """Mark a scheduled execution as in progress, and its workflow as performing it."""
-    moment = clock.local(now)
+    workflow, execution = unit.workflow, unit.execution
+    if execution.deferred_since is not None:
+        # What kept it from running is over.
+        change(execution, **_NO_ERROR)
     change(
         execution,
         state=ExecutionState.IN_PROGRESS,
-        started_at=moment,
+        started_at=unit.moment,
         process_id=process,
         attempt_token=token,
         handed_off=handed_off,
     )
-    if execution.deferred_since is not None:
-        # What kept it from running is over.
-        change(execution, **NO_ERROR)
     before = str(workflow.state)
     changes: dict[str, Any] = {
         "state": WorkflowState.PERFORMING,
         "current_step_name": execution.step_name,
-        "updated_at": moment,
+        "updated_at": unit.moment,
     }
     if workflow.started_at is None:
-        changes["started_at"] = moment
+        changes["started_at"] = unit.moment
     if workflow.next_step_name != execution.step_name:
         changes["next_step_name"] = execution.step_name
     change(workflow, **changes)
-    pending.add(workflow_transitioned, workflow, before=before, after=str(WorkflowState.PERFORMING))
+    unit.pending.add(workflow_transitioned, workflow, before=before, after=str(WorkflowState.PERFORMING))
 
 
-def release(workflow: Workflow, execution: StepExecution, *, now: datetime, pending: Pending) -> None:
-    """Give back an execution that was claimed and whose body was not begun."""
+def release(unit: UnitOfWork) -> None:
+    """Make an execution scheduled again that was claimed and whose body was not begun."""
     change(
-        execution,
+        unit.execution,
         state=ExecutionState.SCHEDULED,
         started_at=None,
         process_id=None,
@@ -142,135 +108,135 @@ def release(workflow: Workflow, execution: StepExecution, *, now: datetime, pend
         handed_off=False,
         dispatched_at=None,
     )
-    before = str(workflow.state)
-    change(workflow, state=WorkflowState.READY, current_step_name=None, updated_at=clock.local(now))
-    pending.add(workflow_transitioned, workflow, before=before, after=str(WorkflowState.READY))
+    before = str(unit.workflow.state)
+    change(unit.workflow, state=WorkflowState.READY, current_step_name=None, updated_at=unit.moment)
+    unit.pending.add(workflow_transitioned, unit.workflow, before=before, after=str(WorkflowState.READY))
 
 
-def end(execution: StepExecution, decision: Decision, *, now: datetime) -> None:
-    """End an execution as decided. Every path that ends one comes through here."""
-    moment = clock.local(now)
-    changes: dict[str, Any] = {
-        "state": decision.state,
-        "outcome": decision.outcome,
-        "finished_at": moment,
-        "on_hold": False,
-    }
+def end(unit: UnitOfWork, decision: Decision) -> None:
+    """End an execution as decided."""
+    execution = unit.execution
+    change(
+        execution,
+        state=decision.state,
+        outcome=decision.outcome,
+        finished_at=unit.moment,
+        on_hold=False,
+    )
     if decision.error is not None:
-        changes |= _error_columns(decision.error)
+        note_error(execution, decision.error)
     if decision.notes:
         known = execution.metadata if isinstance(execution.metadata, dict) else {}
-        changes["metadata"] = {**known, **decision.notes}
-    change(execution, **changes)
+        change(execution, metadata={**known, **decision.notes})
+    unit.pending.add(execution_finalized, unit.workflow, execution=execution, fenced=False)
 
 
-def _error_columns(error: ErrorRecord) -> dict[str, Any]:
-    return {
-        "error_class": error.class_name,
-        "error_message": error.message,
-        "error_traceback": error.traceback,
-    }
+def wait(unit: UnitOfWork, timeout: timedelta | None) -> None:
+    """Let an execution wait for a signal: no job, no process.
+
+    One that was woken in vain has been waiting all the time: its deadline stays.
+    """
+    execution = unit.execution
+    change(execution, state=ExecutionState.WAITING, deferred_since=None, dispatched_at=None)
+    if execution.waiting_since is None:
+        deadline = None if timeout is None else clock.local(unit.now + timeout)
+        change(execution, waiting_since=unit.moment, wait_deadline=deadline)
+    touch(unit)
+
+
+def wake(unit: UnitOfWork) -> None:
+    """Schedule a waiting execution for now; its gate decides again, unless it has its signal already."""
+    change(
+        unit.execution,
+        state=ExecutionState.SCHEDULED,
+        scheduled_for=unit.moment,
+        dispatched_at=None,
+        deferred_since=None,
+        on_hold=False,
+    )
+    unit.following = unit.execution
+
+
+def defer(unit: UnitOfWork, *, until: datetime, error: ErrorRecord) -> None:
+    """Put off an execution that this code cannot run."""
+    begin_grace(unit)
+    note_error(unit.execution, error)
+    reschedule(unit, at=until)
+
+
+def begin_grace(unit: UnitOfWork) -> timedelta:
+    """Begin the grace of an execution that this code cannot run, or let it go on; return what is left of it."""
+    if unit.execution.deferred_since is None:
+        change(unit.execution, deferred_since=unit.moment)
+    return grace_left(unit.execution.deferred_since, unit.now)
+
+
+def grace_left(deferred_since: datetime | None, now: datetime) -> timedelta:
+    """Return how long an execution is still left to other code; zero when its grace is spent."""
+    spent = timedelta(0) if deferred_since is None else now - clock.utc(deferred_since)
+    return max(settings.UNDEFINED_STEP_GRACE - spent, timedelta(0))
+
+
+# -- an execution alone
 
 
 def note_error(execution: StepExecution, error: ErrorRecord) -> None:
-    """Record an error on a row that does not end by it (a deferral)."""
-    change(execution, **_error_columns(error))
+    change(
+        execution,
+        error_class=error.class_name,
+        error_message=error.message,
+        error_traceback=error.traceback,
+    )
 
 
-def finalized(
-    workflow: Workflow, execution: StepExecution, pending: Pending, *, fenced: bool = False
-) -> None:
-    """Tell the receivers that an execution ended, or that its end came too late."""
-    pending.add(execution_finalized, workflow, execution=execution, fenced=fenced)
+def reschedule(unit: UnitOfWork, *, at: datetime) -> None:
+    """Move a scheduled execution to another time; a job for the old time does not count any more."""
+    change(unit.execution, scheduled_for=clock.local(at), dispatched_at=None)
+    unit.following = unit.execution
 
 
-def put_on_hold(execution: StepExecution) -> None:
-    """Take a scheduled or waiting execution of a paused workflow out of the scans' sight.
+def hold(execution: StepExecution, *, on_hold: bool = True) -> None:
+    """Take a scheduled or waiting execution of a paused workflow out of the scans.
 
-    On one in progress it is the mark that a pause or cancel waits for it: its next checkpoint stops there.
+    On one in progress it marks that a pause or cancel waits for it. A resumable step meets the mark in the
+    statement that writes its cursor, without looking anywhere else, and stops there.
     """
-    change(execution, on_hold=True)
-
-
-def clear_hold(execution: StepExecution) -> None:
-    """Take back the mark on an execution in progress."""
-    change(execution, on_hold=False)
+    change(execution, on_hold=on_hold)
 
 
 def take_off_hold(execution: StepExecution) -> None:
     """Take an execution off hold, to be dispatched again: at its time, or at once when that has passed.
 
-    A deferral begins anew, so that a second deploy gets its grace; so do the counts of crashes and of
+    Its grace begins again, so that a second deploy gets one; so do the counts of crashes and of
     reattempts, since a person has looked at it.
     """
     if execution.deferred_since is not None:
-        change(execution, **NO_ERROR)
+        change(execution, **_NO_ERROR)
     change(execution, on_hold=False, deferred_since=None, dispatched_at=None, crashes=0)
     if execution.reattempts:
         change(execution, metadata={**execution.metadata, "reattempts": 0})
 
 
-def reschedule(execution: StepExecution, *, at: datetime) -> None:
-    """Move a scheduled execution in time; what was dispatched for the old time counts no more."""
-    change(execution, scheduled_for=clock.local(at), dispatched_at=None)
+# -- signals
 
 
-def defer(
-    execution: StepExecution, *, now: datetime, until: datetime, error: ErrorRecord | None = None
-) -> None:
-    """Put off an execution that this code cannot run."""
-    if execution.deferred_since is None:
-        change(execution, deferred_since=clock.local(now))
-    if error is not None:
-        note_error(execution, error)
-    reschedule(execution, at=until)
-
-
-def note_unknown(execution: StepExecution, *, now: datetime) -> None:
-    """Begin the grace of an execution that this code cannot judge."""
-    change(execution, deferred_since=clock.local(now))
-
-
-def wait(workflow: Workflow, execution: StepExecution, *, now: datetime, timeout: timedelta | None) -> None:
-    """Let an execution wait for a signal: no job, no process.
-
-    One that was waiting before, and woken in vain, has waited all the time: its deadline stays.
-    """
-    changes: dict[str, Any] = {"state": ExecutionState.WAITING, "deferred_since": None, "dispatched_at": None}
-    if execution.waiting_since is None:
-        changes["waiting_since"] = clock.local(now)
-        changes["wait_deadline"] = None if timeout is None else clock.local(now + timeout)
-    change(execution, **changes)
-    touch(workflow, now=now)
-
-
-def wake(execution: StepExecution, *, now: datetime) -> None:
-    """Schedule a waiting execution for now; its gate decides again, unless it has its signal already."""
+def attach(unit: UnitOfWork, signal: Signal) -> None:
+    """Give a signal to an execution. The signal is written at once."""
+    change(unit.execution, signal_id=signal.pk)
+    unit.execution.signal = signal
     change(
-        execution,
-        state=ExecutionState.SCHEDULED,
-        scheduled_for=clock.local(now),
-        dispatched_at=None,
-        deferred_since=None,
-        on_hold=False,
-    )
-
-
-def attach(execution: StepExecution, signal: Signal, *, now: datetime) -> None:
-    """Give a signal to an execution. The signal is written at once, the execution by its own ``flush``."""
-    change(execution, signal_id=signal.pk)
-    execution.signal = signal
-    change(
-        signal, state=SignalState.CLAIMED, claimed_at=clock.local(now), claimed_count=signal.claimed_count + 1
+        signal,
+        state=SignalState.CLAIMED,
+        claimed_at=unit.moment,
+        claimed_count=signal.claimed_count + 1,
     )
     flush(signal)
 
 
-def consume(signals: QuerySet[Signal], *, now: datetime) -> int:
-    """Settle signals whose steps are done with them, whatever their counters say; return how many."""
+def consume(unit: UnitOfWork, **which: Any) -> None:
+    """Consume those of the workflow's unconsumed signals that the look-up names."""
     # No lock of their own: whoever touches a signal holds its workflow's.
-    return signals.filter(state__in=UNCONSUMED).update(
-        state=SignalState.CONSUMED,
-        consumed_at=clock.local(now),
-        consumed_count=F("consumed_count") + 1,
+    signals = unit.workflow.signals.db_manager(unit.using).filter(state__in=UNCONSUMED, **which)
+    signals.update(
+        state=SignalState.CONSUMED, consumed_at=unit.moment, consumed_count=F("consumed_count") + 1
     )

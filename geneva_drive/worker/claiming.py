@@ -7,27 +7,18 @@ have locked, and prepares each execution in a transaction of its own.
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import connections, transaction
-
 from geneva_drive import clock
-from geneva_drive.events import Pending
 from geneva_drive.execution import prepare
-from geneva_drive.execution.fast_path import Candidate, begin_at_once
+from geneva_drive.execution.fast_path import Candidate
 from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.execution.runner import Runner
-from geneva_drive.lifecycle.locking import in_transaction, lock_execution, lock_workflow, may_pass
-from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.models.workflow import Workflow
-
-logger = logging.getLogger("geneva_drive.worker")
 
 _PAGE = 20
 """Candidates read beyond what is wanted, since other workers may have taken the first."""
@@ -103,7 +94,7 @@ def claim(using: str, candidates: CandidateCache, limit: int, runner: Runner) ->
     count = 0
     for bucket in buckets:
         for candidate in candidates.candidates(bucket, limit):
-            claimed = _claim_one(candidate, runner, using)
+            claimed = prepare.claim(candidate, runner, using, skip_locked=True)
             if claimed is None:
                 candidates.lost_candidate()
                 continue
@@ -148,51 +139,3 @@ def _pages(using: str, queue: str, priority: int, limit: int) -> Iterator[list[C
         last = found[-1][0]
         seen = [pk for moment, pk, *_ in found if moment == last] + (seen if since == last else [])
         since = last
-
-
-def _claim_one(candidate: Candidate, runner: Runner, using: str) -> ClaimedExecution | None:
-    claimed = begin_at_once(candidate, runner, using, skip_locked=True)
-    if claimed is not None:
-        return claimed
-    # The fast path cannot begin it, or another worker has: the portable path finds out.
-    pending = Pending()
-
-    def work() -> ClaimedExecution | None:
-        pending.clear()
-        workflow = _lock_unless_locked(candidate.workflow_id, using)
-        if workflow is None:
-            return None
-        return _prepare_in_savepoint(workflow, candidate.execution_id, runner, pending, using)
-
-    claimed = in_transaction(using, work)
-    pending.send()
-    return claimed
-
-
-def _lock_unless_locked(workflow_id: Any, using: str) -> Workflow | None:
-    if not connections[using].features.has_select_for_update_skip_locked:
-        # On SQLite this writes first, so that no two workers claim the same.
-        return lock_workflow(Workflow, workflow_id, using)
-    rows = Workflow._base_manager.using(using).defer("ongoing_key").select_for_update(skip_locked=True)
-    return rows.filter(pk=workflow_id).first()
-
-
-def _prepare_in_savepoint(
-    workflow: Workflow, execution_id: Any, runner: Runner, pending: Pending, using: str
-) -> ClaimedExecution | None:
-    execution = lock_execution(workflow, execution_id)
-    if execution is None:
-        return None
-    mine = Pending()
-    try:
-        with transaction.atomic(using=using):
-            claimed = prepare.prepare_locked(workflow, execution, runner, mine)
-    except Exception as error:
-        if may_pass(error, using):
-            raise
-        extra = about(workflow, execution)
-        logger.exception("Execution %s could not be prepared.", execution_id, extra=extra)
-        claimed = None
-        prepare.defer_unprepared(workflow.pk, execution_id, error, using, mine)
-    pending.extend(mine)
-    return claimed

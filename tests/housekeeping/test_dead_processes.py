@@ -17,6 +17,7 @@ from geneva_drive.execution.finalize import finalize
 from geneva_drive.execution.perform import StepResult
 from geneva_drive.execution.runner import Runner
 from geneva_drive.housekeeping import Counts, dead_processes, recover
+from geneva_drive.lifecycle.unit_of_work import UnitOfWork
 from geneva_drive.models import Process, StepExecution, Workflow
 from tests.housekeeping.support import DAY, KeptPausing, KeptTwo, at_once, in_hand, process
 from tests.worker.support import active, history
@@ -221,10 +222,10 @@ def test_one_row_that_cannot_be_recovered_keeps_no_other_from_it(
     in_hand(good, dead)
     apply = getattr(recovery, "apply_decision")  # noqa: B009 - not exported, and replaced here
 
-    def fails(workflow: Workflow, *rest: Any, **named: Any) -> Any:
-        if workflow.pk == broken.pk:
+    def fails(unit: UnitOfWork, decision: Any) -> Any:
+        if unit.workflow.pk == broken.pk:
             raise RuntimeError("nobody thought of this")
-        return apply(workflow, *rest, **named)
+        return apply(unit, decision)
 
     monkeypatch.setattr(recovery, "apply_decision", fails)
     assert recover("default").recovered == 1

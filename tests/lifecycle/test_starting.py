@@ -299,9 +299,9 @@ REFUSED: dict[str, tuple[Callable[[Order], Any], type[Exception], str]] = {
         PayloadError,
         r"metadata\['a'\]\[0\]",
     ),
-    "a date for a moment": (lambda o: AnyOrders.start(o, at=date(2030, 1, 1)), TypeError, "not a moment"),
-    "a duration for a moment": (lambda o: AnyOrders.start(o, at=timedelta(1)), TypeError, "not a moment"),
-    "a text for a moment": (lambda o: AnyOrders.start_many([o], at="now"), TypeError, "not a moment"),
+    "a date for a moment": (lambda o: AnyOrders.start(o, at=date(2030, 1, 1)), TypeError, "not a datetime"),
+    "a duration for a moment": (lambda o: AnyOrders.start(o, at=timedelta(1)), TypeError, "not a datetime"),
+    "a text for a moment": (lambda o: AnyOrders.start_many([o], at="now"), TypeError, "not a datetime"),
     "the base class": (AnyWorkflow.start, StepConfigurationError, "cannot be started"),
     "an abstract class": (AnyFree.start, StepConfigurationError, "cannot be started"),
     "an abstract class by many": (

@@ -116,16 +116,19 @@ def test_a_fixture_brings_a_row_back() -> None:
 
 
 def test_a_state_that_moves_nowhere_is_refused_by_the_one_that_writes_states() -> None:
+    from geneva_drive.events import Pending
     from geneva_drive.lifecycle import transitions
+    from geneva_drive.lifecycle.unit_of_work import UnitOfWork
     from geneva_drive.states import MOVES, WorkflowState
 
     for before in WorkflowState:
         for after in WorkflowState:
             workflow = Shown(state=before, pk=1)
             workflow._state.db = "default"
+            unit = UnitOfWork("default", workflow, None, Pending())
             if after == before or after in MOVES[before]:
-                transitions.move(workflow, after, now=clock.now("default"), next_step_name=None)
+                transitions.move(unit, after, None)
                 assert workflow.state == after
             else:
                 with pytest.raises(InvalidStateError, match=f"is {before} and cannot become {after}"):
-                    transitions.move(workflow, after, now=clock.now("default"), next_step_name=None)
+                    transitions.move(unit, after, None)

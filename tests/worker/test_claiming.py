@@ -16,6 +16,7 @@ from geneva_drive import clock, step
 from geneva_drive.execution import executor, prepare, recovery
 from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.execution.runner import Runner
+from geneva_drive.lifecycle.unit_of_work import UnitOfWork
 from geneva_drive.models import StepExecution, Workflow
 from geneva_drive.worker import claiming
 from geneva_drive.worker.claiming import CandidateCache, is_anything_due
@@ -222,10 +223,10 @@ def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(
     good = ClaimedAsking.start()
     check = prepare.check
 
-    def fails(workflow: Workflow, *rest: Any) -> Any:
-        if workflow.pk == broken.pk:
+    def fails(unit: UnitOfWork) -> Any:
+        if unit.workflow.pk == broken.pk:
             raise RuntimeError("nobody thought of this")
-        return check(workflow, *rest)
+        return check(unit)
 
     monkeypatch.setattr(prepare, "check", fails)
     assert [each.workflow.pk for each in claim(2)] == [good.pk]

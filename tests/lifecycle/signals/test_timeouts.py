@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 
 from geneva_drive import SignalWaitTimeout, StepExecution, Workflow, clock
+from geneva_drive.definition.collection import StepDefinition
 from geneva_drive.execution.signal_timeouts import expire_due
 from geneva_drive.housekeeping import housekeep
+from geneva_drive.lifecycle.unit_of_work import UnitOfWork
 from geneva_drive.testing import (
     assert_state,
     assert_step,
@@ -263,10 +265,10 @@ def test_one_deadline_that_cannot_be_dealt_with_stops_no_other(monkeypatch: pyte
 
     real = signal_timeouts.timed_out
 
-    def breaks(workflow: Workflow, *rest: object) -> object:
-        if workflow.pk == first.pk:
+    def breaks(unit: UnitOfWork, definition: StepDefinition) -> object:
+        if unit.workflow.pk == first.pk:
             raise RuntimeError("broken")
-        return real(workflow, *rest)  # type: ignore[arg-type]
+        return real(unit, definition)
 
     monkeypatch.setattr(signal_timeouts, "timed_out", breaks)
     with travel(LATE):
