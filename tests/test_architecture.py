@@ -24,6 +24,7 @@ LONGEST_FILE = 450
 
 STATE_WRITERS = {
     "lifecycle.transitions": "the writer of states for everything that goes through the ORM",
+    "lifecycle.unit_of_work": "it writes to the database what transitions changed in memory",
     "lifecycle.signals": "a new signal is inserted as pending, in the statement that finds duplicates",
     "lifecycle.scheduling": "a new execution is made as scheduled",
     "lifecycle.starting": "a new workflow is made as ready",
@@ -36,7 +37,6 @@ LOCK_TAKERS = {
     "lifecycle.locking": "the locks of one workflow, its execution and its signals, always in that order",
     "lifecycle.starting": "a locking read of the run that holds a hero's slot: a snapshot may be older",
     "execution.fast_path_sql": "the fast path locks in the statement that writes",
-    "worker.claiming": "a claim skips rows that somebody else has locked",
     "housekeeping.retention": "the clean-up locks a batch, skipping what is locked",
 }
 """Modules that lock rows."""

@@ -77,7 +77,7 @@ def write_end(
         using,
         claimed.workflow_pk,
         execution_pk=claimed.execution.pk,
-        state=ExecutionState.IN_PROGRESS,
+        execution_state=ExecutionState.IN_PROGRESS,
         token=claimed.token,
         pending=pending,
     )

@@ -36,8 +36,7 @@ from geneva_drive.execution.runner import Runner
 from geneva_drive.lifecycle import error_text, signals, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import is_conflict, may_pass
-from geneva_drive.lifecycle.read_only import read_only
-from geneva_drive.lifecycle.unit_of_work import UnitOfWork, with_locked
+from geneva_drive.lifecycle.unit_of_work import UnitOfWork, read_only, with_locked
 from geneva_drive.logs import about
 from geneva_drive.models.records import Signal
 from geneva_drive.models.step_execution import StepExecution
@@ -78,7 +77,7 @@ def claim(
         using,
         candidate.workflow_id,
         execution_pk=candidate.execution_id,
-        state=ExecutionState.SCHEDULED,
+        execution_state=ExecutionState.SCHEDULED,
         workflow_state=WorkflowState.READY,
         pending=pending,
     )
@@ -222,7 +221,7 @@ def check(unit: UnitOfWork) -> Proceed | Wait | Decision | ErrorRecord:
         or (definition is not None and definition.conditional)
     )
     try:
-        with read_only(workflow, execution, savepoint=queries):
+        with read_only(unit, savepoint=queries):
             found = _check_conditions(unit, definition)
     except OperationalError as database_error:
         if is_conflict(database_error):

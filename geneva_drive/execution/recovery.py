@@ -102,7 +102,9 @@ def _with_abandoned(
     pk: Any, workflow_id: Any, token: UUID | None, using: str, act: Callable[[UnitOfWork], bool]
 ) -> bool:
     return bool(
-        with_locked(using, workflow_id, act, execution_pk=pk, state=ExecutionState.IN_PROGRESS, token=token)
+        with_locked(
+            using, workflow_id, act, execution_pk=pk, execution_state=ExecutionState.IN_PROGRESS, token=token
+        )
     )
 
 

@@ -78,7 +78,7 @@ def expire_due(using: str, *, most: int = 1000) -> int:
                     workflow_id,
                     _expire,
                     execution_pk=pk,
-                    state=ExecutionState.WAITING,
+                    execution_state=ExecutionState.WAITING,
                     workflow_state=WorkflowState.READY,
                 )
             )

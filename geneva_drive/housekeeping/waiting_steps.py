@@ -63,7 +63,7 @@ def _wake_one(using: str, pk: Any, workflow_id: Any) -> bool:
                 workflow_id,
                 act,
                 execution_pk=pk,
-                state=ExecutionState.WAITING,
+                execution_state=ExecutionState.WAITING,
                 workflow_state=WorkflowState.READY,
             )
         )

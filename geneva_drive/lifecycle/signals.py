@@ -30,8 +30,7 @@ from geneva_drive.exceptions import InvalidSignalError, WorkflowNotOngoing
 from geneva_drive.lifecycle import allowed, transitions
 from geneva_drive.lifecycle.applying import apply_decision
 from geneva_drive.lifecycle.locking import alias_of, is_conflict, lock_active_execution, lock_signals
-from geneva_drive.lifecycle.read_only import read_only
-from geneva_drive.lifecycle.unit_of_work import UnitOfWork, with_locked
+from geneva_drive.lifecycle.unit_of_work import UnitOfWork, read_only, with_locked
 from geneva_drive.logs import about
 from geneva_drive.models.records import Signal
 from geneva_drive.models.workflow import Workflow
@@ -176,7 +175,7 @@ def _wake_by(unit: UnitOfWork, signal: Signal) -> None:
     definition = declared_step(unit)
     if definition is not None and definition.wait_for is not None:
         signal.workflow = workflow
-        with read_only(workflow, execution):
+        with read_only(unit):
             if not signal_matches(definition.wait_for, signal):
                 return
         transitions.attach(unit, signal)
@@ -232,7 +231,7 @@ def revisit(unit: UnitOfWork) -> bool:
         return True
     if definition.wait_for is not None and execution.signal_id is None:
         try:
-            with read_only(workflow, execution):
+            with read_only(unit):
                 signal = find(workflow, definition.wait_for)
         except OperationalError:
             raise

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from django.db import InterfaceError, OperationalError, connections, transaction
 
 from geneva_drive import clock
 from geneva_drive.events import Pending
+from geneva_drive.exceptions import InvalidStateError
 from geneva_drive.lifecycle import dispatch, locking
 from geneva_drive.models.records import Signal
 from geneva_drive.models.step_execution import StepExecution
@@ -88,7 +90,7 @@ def with_locked(
     *,
     execution_pk: Any = None,
     active: bool = False,
-    state: ExecutionState | None = None,
+    execution_state: ExecutionState | None = None,
     token: UUID | None = None,
     workflow_state: WorkflowState | None = None,
     skip_locked: bool = False,
@@ -102,7 +104,7 @@ def with_locked(
     ----------
     execution_pk, active
         The execution to lock after the workflow, or whether to lock the active one, if there is one. Default: none.
-    state, token
+    execution_state, token
         The fence. The execution must have this state and, in progress, this attempt's token.
     workflow_state
         The state that the workflow must have. Default: any.
@@ -128,9 +130,9 @@ def with_locked(
         execution = None
         if execution_pk is not None:
             execution = locking.lock_execution(workflow, execution_pk)
-            if execution is None or execution.state != state:
+            if execution is None or execution.state != execution_state:
                 return None
-            if state == ExecutionState.IN_PROGRESS and execution.attempt_token != token:
+            if execution_state == ExecutionState.IN_PROGRESS and execution.attempt_token != token:
                 return None
         elif active:
             execution = locking.lock_active_execution(workflow)
@@ -186,3 +188,39 @@ def in_transaction(
                 connection.close()
             # Full jitter, so that transactions that collided once do not meet again.
             time.sleep(random.uniform(0, min(0.5, 0.005 * 2**attempt)))
+
+
+class _ReadOnlyContext:
+    """Refuses flow control and signals, since conditions and matchers run under the lock."""
+
+    only_reads = True
+
+    def __init__(self, execution: StepExecution) -> None:
+        self.execution = execution
+
+    def leave(self, how: str, **_: Any) -> NoReturn:
+        raise InvalidStateError(
+            f"{how}() was called in a condition or a hook. They only look; decide inside the step."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidStateError(f"{name} can be used only inside a step.")
+
+
+@contextmanager
+def read_only(unit: UnitOfWork, *, savepoint: bool = True) -> Iterator[None]:
+    """Let the project's code look at a locked workflow.
+
+    Parameters
+    ----------
+    savepoint
+        Whether it may make queries of its own: one that fails must not break the transaction.
+    """
+    workflow = unit.workflow
+    before = workflow._step
+    workflow._step = _ReadOnlyContext(unit.execution)
+    try:
+        with transaction.atomic(using=unit.using) if savepoint else nullcontext():
+            yield
+    finally:
+        workflow._step = before
