@@ -40,7 +40,7 @@ class FiguresCollector(Collector):
     Parameters
     ----------
     using
-        Alias of the database. Default: what the routers say.
+        Alias of the database. Default: the one that the database routers choose.
     """
 
     def __init__(self, using: str | None = None) -> None:
@@ -111,7 +111,7 @@ class Metrics:
         )
         self.steps = Counter(
             "geneva_drive_steps",
-            "Step executions that ended, by outcome; 'fenced' if another process had taken over.",
+            "Step executions that ended, by outcome; 'fenced' if the result came too late.",
             ["type", "step", "outcome"],
             registry=registry,
         )
@@ -167,7 +167,7 @@ def install(
     registry
         Default: the default registry of the process.
     using
-        Alias of the database of the gauges. Default: what the routers say.
+        Alias of the database of the gauges. Default: the one that the database routers choose.
     durations
         Upper bounds of the histogram's buckets, in seconds.
 

@@ -24,7 +24,7 @@ from geneva_drive.states import ONGOING, WorkflowState
 FAILED = 1
 """Exit status: some rows failed."""
 MISUSE = 2
-"""Exit status: wrong use, or no database."""
+"""Exit status: a usage error, or no database."""
 
 _CLOSED_PIPE = 128 + 13
 """The exit status of a program that SIGPIPE ended."""
@@ -45,7 +45,11 @@ class DatabaseCommand(BaseCommand):
     """Whether an unavailable database is one line, too."""
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--using", metavar="ALIAS", help="The database. Default: what the routers say.")
+        parser.add_argument(
+            "--using",
+            metavar="ALIAS",
+            help="The database. Default: the one that the database routers choose.",
+        )
 
     def execute(self, *args: Any, **options: Any) -> Any:
         using = options.get("using") or router.db_for_write(Workflow)

@@ -176,7 +176,7 @@ def test_undeclared_ones_continue_at_another_step_after_a_pause_with_the_same_fi
         assert_state(run_to_end(workflow), "finished")
 
 
-def test_a_failed_step_is_tried_again_by_resume(command: Callable[..., Any]) -> None:
+def test_a_failed_step_is_retried_by_resume(command: Callable[..., Any]) -> None:
     workflow = stumbled()
     assert_state(workflow, "paused")
     assert command("geneva_resume", workflow.pk).status == 0
@@ -215,7 +215,7 @@ class TestFilters:
         answer = command("geneva_pause", "--undeclared", "--dry-run", "--json")
         assert set(answer.json["ids"]) == {at_step.pk, of_class.pk}
 
-    def test_are_carried_out_without_a_question_when_told_so(self, command: Callable[..., Any]) -> None:
+    def test_act_without_a_question_with_no_input(self, command: Callable[..., Any]) -> None:
         chosen = started(3)
         answer = command("geneva_pause", "--type", "testapp.FiveSteps", "--no-input")
         assert (answer.status, answer.out.strip()) == (0, "3 paused, 0 failed.")

@@ -1,4 +1,4 @@
-"""Details of what the looking commands show, which scripts and tired eyes rely on."""
+"""Details of the output of the read-only commands, on which scripts and operators rely."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_list_in_json_has_moments(command: Callable[..., Any]) -> None:
     assert (line["started_at"], line["waiting_since"]) == (None, None)
 
 
-def test_what_is_due_is_so_for_some_time(command: Callable[..., Any]) -> None:
+def test_an_overdue_step_says_for_how_long(command: Callable[..., Any]) -> None:
     (workflow,) = started()
     with travel(timedelta(hours=3)):
         assert re.search("overdue by 3 h|overdue by 2 h 59 min", command("geneva_show", workflow.pk).out)
@@ -54,14 +54,14 @@ def test_a_message_that_is_cut_says_so(command: Callable[..., Any]) -> None:
     assert "x" * 200 + "\n" in command("geneva_show", workflow.pk).out
 
 
-def test_what_was_done_by_hand_says_where_it_went(command: Callable[..., Any]) -> None:
+def test_an_operator_action_says_where_it_went(command: Callable[..., Any]) -> None:
     (workflow,) = started()
     workflow.pause(by="ada")
     workflow.resume_at("four", by="ada")
     assert re.search(r"resume_at four +ada", command("geneva_show", workflow.pk).out)
 
 
-def test_a_reader_who_has_read_enough_ends_it_quietly() -> None:
+def test_a_closed_pipe_ends_it_quietly() -> None:
     class Closed(io.StringIO):
         def write(self, _text: str) -> int:
             raise BrokenPipeError

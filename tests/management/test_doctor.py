@@ -173,7 +173,7 @@ def test_it_asks_no_more_the_more_rows_there_are() -> None:
     assert queries() == few
 
 
-def test_tables_that_are_missing_are_told_at_once_with_one_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_are_missing_are_told_at_once_with_one_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection.introspection, "table_names", lambda cursor: [])
     findings = examine("default")
     (finding,) = findings

@@ -33,7 +33,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_missing_tables_are_told_in_one_line(
+def test_missing_tables_are_one_line(
     command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, call: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(Workflow._meta, "db_table", "geneva_drive_not_there")
@@ -44,7 +44,7 @@ def test_missing_tables_are_told_in_one_line(
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_a_database_out_of_reach_is_told_in_one_line(
+def test_an_unavailable_database_is_one_line(
     command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, call: tuple[str, ...]
 ) -> None:
     def refuse(*_args: Any, **_options: Any) -> None:

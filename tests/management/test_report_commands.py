@@ -1,4 +1,4 @@
-"""The commands that only look."""
+"""The commands that only read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TestList:
         assert lines[ready.pk]["hero"] == f"testapp.order {ready.hero_id}"
         assert (lines[failed.pk]["state"], lines[failed.pk]["error"]) == ("paused", "ValueError")
 
-    def test_tells_what_is_due_and_overdue(self, command: Callable[..., Any]) -> None:
+    def test_shows_what_is_due_and_overdue(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
         with travel(timedelta(hours=3)):
             assert "overdue by 3 h" in command("geneva_list").out
@@ -71,7 +71,7 @@ class TestList:
 
 
 class TestShow:
-    def test_paints_the_class_with_what_happened(self, command: Callable[..., Any]) -> None:
+    def test_shows_the_steps_of_the_class_with_what_happened(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
         run_next_step(workflow)
         workflow.pause(by="ada", reason="wait for the bank")
@@ -102,7 +102,7 @@ class TestShow:
         assert re.search(r"step +outcome +when +took +progress", text)
         assert re.search(r"second +failed/failed", text)
 
-    def test_tells_of_signals(self, command: Callable[..., Any]) -> None:
+    def test_shows_signals(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
         workflow.signal("ping", {"a": 1}, idempotency_key="evt_1")
         assert re.search(r"ping +evt_1 +pending", command("geneva_show", workflow.pk).out)
@@ -120,7 +120,7 @@ class TestShow:
 
 
 class TestRemovedSteps:
-    def test_tells_which_gravestones_can_be_deleted(self, command: Callable[..., Any]) -> None:
+    def test_reports_which_gravestones_can_be_deleted(self, command: Callable[..., Any]) -> None:
         answer = command("geneva_removed_steps", "--fail-if-in-flight")
         assert answer.status == 0
         assert "testapp.FiveSteps.buried: can be deleted now" in answer.out
@@ -138,7 +138,7 @@ class TestRemovedSteps:
 
 
 class TestPredeploy:
-    def test_is_content_when_everything_is_known(self, command: Callable[..., Any]) -> None:
+    def test_passes_when_everything_is_declared(self, command: Callable[..., Any]) -> None:
         started(2)
         answer = command("geneva_predeploy", "--strict")
         assert answer.status == 0
@@ -185,7 +185,7 @@ class TestPredeploy:
         ]
         assert answer.status == 0
 
-    def test_tells_what_a_gravestone_would_skip(self, command: Callable[..., Any]) -> None:
+    def test_reports_what_a_gravestone_would_skip(self, command: Callable[..., Any]) -> None:
         (workflow,) = started()
         StepExecution.objects.filter(workflow=workflow).update(step_name="buried")
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="buried")

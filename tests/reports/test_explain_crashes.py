@@ -1,4 +1,4 @@
-"""What is told of an attempt that runs after a crash, and of processes that were made to end."""
+"""What explain() says about an attempt that runs after a crash, and about force-stopped processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def crash_again(workflow: Workflow) -> None:
     workflow.executions.filter(state="in_progress").update(process=worker())
 
 
-def test_a_second_and_a_third_attempt_tell_of_the_crash_before() -> None:
+def test_a_second_and_a_third_attempt_mention_the_crash_before() -> None:
     workflow = crashed(None)
     for number, later in ((2, 1), (3, 2)):
         with travel((geneva.STUCK_AFTER + timedelta(minutes=1)) * later):
@@ -49,7 +49,7 @@ def test_a_second_and_a_third_attempt_tell_of_the_crash_before() -> None:
             )
 
 
-def test_an_attempt_after_an_error_tells_of_no_crash() -> None:
+def test_an_attempt_after_an_error_mentions_no_crash() -> None:
     raises(OSError("no answer"))
     workflow = run_next_step(Explained.start())
     workflow.executions.filter(state="scheduled").update(crashes=1)
@@ -73,7 +73,7 @@ def test_a_first_attempt_costs_no_query_for_the_one_before() -> None:
     assert len(later) == len(first) + 1
 
 
-def test_no_beat_is_told_from_before_the_process_was_there() -> None:
+def test_a_force_stopped_process_shows_no_heartbeat_from_before_its_start() -> None:
     heartbeat: Any = Heartbeat("default", kind="worker")
     heartbeat._register()
     heartbeat.mark_dead()

@@ -14,7 +14,7 @@ from geneva_drive.reports.doctor import examine
 class Command(OperatorCommand):
     help = (
         "Check tables, hero key, settings, dispatcher, processes, clocks and rows, with a hint for each problem. It "
-        "only reads. Exit status: 0 no error, 1 errors (with --strict also warnings), 2 wrong use."
+        "only reads. Exit status: 0 no error, 1 errors (with --strict also warnings), 2 usage error."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

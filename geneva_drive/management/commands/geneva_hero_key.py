@@ -23,7 +23,7 @@ _SMALL = 50_000
 class Command(DatabaseCommand):
     help = (
         "Show which type the hero key column has, which type it would get today, and why. With --to, convert it. Exit "
-        "status: 0, 1 a conversion was refused, 2 wrong use."
+        "status: 0, 1 a conversion was refused, 2 usage error."
     )
     requires_system_checks: list[str] = []  # the checks report what this command fixes
 

@@ -20,7 +20,7 @@ _COLUMNS = ("id", "type", "hero", "state", "step", "when", "error", "age")
 class Command(SelectingCommand):
     help = (
         "List workflows, the newest first; only ongoing ones unless --all or --state is given. Exit status: 0, also "
-        "when there is none; 2 wrong use."
+        "when there is none; 2 usage error."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -23,7 +23,7 @@ class Command(OperatorCommand):
     help = (
         "Report what this code would do to the workflows in flight. Run it with the new code against the live "
         "database, before the deploy. It only reads. Exit status: 0 no step or class in flight is undeclared, 1 one is "
-        "(with --strict, also if a step would be deferred or repeated), 2 wrong use."
+        "(with --strict, also if a step would be deferred or repeated), 2 usage error."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

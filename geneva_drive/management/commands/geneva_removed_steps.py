@@ -14,7 +14,7 @@ from geneva_drive.reports.in_flight import removed_steps_in_flight
 class Command(OperatorCommand):
     help = (
         "List the gravestones (removed steps) of all workflow classes, with the rows in flight that refer to them. A "
-        "gravestone without rows can be deleted. Exit status: 0; 1 with --fail-if-in-flight and rows; 2 wrong use."
+        "gravestone without rows can be deleted. Exit status: 0; 1 with --fail-if-in-flight and rows; 2 usage error."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -15,7 +15,7 @@ from geneva_drive.management.base import MISUSE
 class Command(ActionCommand):
     help = (
         "Change when the scheduled step of workflows runs. A paused workflow keeps the new time until it is resumed. "
-        "Exit status: 0 done, 1 some have no scheduled step, 2 wrong use."
+        "Exit status: 0 done, 1 some have no scheduled step, 2 usage error."
     )
     control, done = "reschedule", "rescheduled"
 

@@ -8,6 +8,6 @@ from geneva_drive.management.action_command import ActionCommand
 class Command(ActionCommand):
     help = (
         "Resume paused workflows: a scheduled step keeps its time, a failed step is retried. Exit status: 0 done, 1 "
-        "some could not be resumed, 2 wrong use."
+        "some could not be resumed, 2 usage error."
     )
     control, done = "resume", "resumed"

@@ -19,7 +19,7 @@ _MOST_SIGNALS = 200
 class Command(OperatorCommand):
     help = (
         "Show one workflow: why it is where it is, its steps and their states, every attempt, its signals, and the "
-        "operator actions. Exit status: 0, 1 there is no such workflow, 2 wrong use."
+        "operator actions. Exit status: 0, 1 there is no such workflow, 2 usage error."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

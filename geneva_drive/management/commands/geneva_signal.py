@@ -16,7 +16,7 @@ from geneva_drive.management.base import FAILED, MISUSE, OperatorCommand
 class Command(OperatorCommand):
     help = (
         "Send a signal to a workflow. Exit status: 0 sent, or sent before with the same key; 1 there is no such "
-        "workflow, or it is finished or canceled; 2 wrong use, or a payload that cannot be sent."
+        "workflow, or it is finished or canceled; 2 usage error, or a payload that cannot be sent."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
