@@ -13,7 +13,6 @@ from geneva_drive.definition.validation import (
     MISSING,
     Blueprint,
     Declared,
-    Location,
     Place,
     caller_location,
     problem_with_call,
@@ -51,16 +50,13 @@ class Condition:
         return truth(holds, f"condition {self.name!r} of {type(workflow).__name__}") is not self.negated
 
 
+@dataclass(eq=False, repr=False)
 class DeclaredCondition(Declared):
     """What `cancel_if` leaves in a class body."""
 
-    __slots__ = ("options",)
+    options: dict[str, Any]
 
     kind = "cancel_if"
-
-    def __init__(self, arguments: tuple[Any, ...], options: dict[str, Any], location: Location) -> None:
-        super().__init__(arguments[0] if len(arguments) == 1 else MISSING, location)
-        self.options = options
 
     @property
     def plain(self) -> Any:
@@ -82,7 +78,8 @@ def cancel_if(*arguments: Any, **options: Any) -> Any:
 
         customer_gone = cancel_if(lambda workflow: workflow.hero.customer is None)
     """
-    return DeclaredCondition(arguments, options, caller_location(1))
+    test = arguments[0] if len(arguments) == 1 else MISSING
+    return DeclaredCondition(test, caller_location(1), options)
 
 
 def checked_condition(value: Any, option: str, blueprint: Blueprint, place: Place) -> Condition:

@@ -143,7 +143,7 @@ def checked_matcher(value: Any, option: str = "wait_for") -> Matcher:
     matches = getattr(value, "matches", None)
     if isinstance(value, type) or not callable(matches):
         raise ValueError(
-            f"{option}={value!r} is no matcher. Give a signal's name, a SignalMatcher, or any object with "
+            f"{option}={value!r} is not a matcher. Give a signal's name, a SignalMatcher, or any object with "
             "matches(signal)."
         )
     if problem := problem_with_call(matches, "matchers", "signal"):

@@ -154,7 +154,7 @@ def _checked_limit(value: Any, option: str) -> int:
 def _checked_runtime(value: Any, option: str) -> timedelta:
     duration = checked_duration(value, option)
     if not duration:
-        raise ValueError(f"{option}={value!r} is no time at all. Give a longer timedelta.")
+        raise ValueError(f"{option}={value!r} is zero. Give a longer timedelta.")
     return duration
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, Literal, Protocol, TypeVar, overload
@@ -12,26 +12,10 @@ from typing import Any, Final, Literal, Protocol, TypeVar, overload
 from geneva_drive.definition.validation import (
     MISSING,
     Declared,
-    Location,
     caller_location,
     checked_duration,
     location_of,
 )
-
-__all__ = [
-    "BACKOFFS",
-    "LONGEST_BACKOFF",
-    "backoff",
-    "DEFAULT_MAX_REATTEMPTS",
-    "DeclaredHandler",
-    "ExceptionPolicy",
-    "Matcher",
-    "Policy",
-    "PolicyAction",
-    "Report",
-    "on_exception",
-]
-
 
 LONGEST_BACKOFF: Final = timedelta(days=1)
 """The cap of every named backoff."""
@@ -119,6 +103,7 @@ class Report(StrEnum):
     TERMINAL_ONLY = "terminal_only"
 
 
+@dataclass(eq=False, repr=False)
 class ExceptionPolicy:
     """Say what happens to a workflow when a step raises.
 
@@ -155,36 +140,17 @@ class ExceptionPolicy:
         When the class that uses it is made, if the policy cannot work.
     """
 
-    __slots__ = (
-        "action",
-        "handler",
-        "location",
-        "matching",
-        "max_reattempts",
-        "report",
-        "terminal_action",
-        "wait",
-    )
+    action: Action | None = None
+    _: KW_ONLY
+    matching: Matcher | Iterable[Matcher] | None = None
+    wait: Wait | None = None
+    max_reattempts: int | None = MISSING
+    terminal_action: TerminalAction | None = None
+    report: When | None = None
+    handler: Handler | None = None
 
-    def __init__(
-        self,
-        action: Action | None = None,
-        *,
-        matching: Matcher | Iterable[Matcher] | None = None,
-        wait: Wait | None = None,
-        max_reattempts: int | None = MISSING,
-        terminal_action: TerminalAction | None = None,
-        report: When | None = None,
-        handler: Handler | None = None,
-    ) -> None:
-        self.location: Location | None = caller_location(1)
-        self.action = action
-        self.matching = matching
-        self.wait = wait
-        self.max_reattempts = max_reattempts
-        self.terminal_action = terminal_action
-        self.report = report
-        self.handler = handler
+    def __post_init__(self) -> None:
+        self.location = caller_location(2)
 
     def __repr__(self) -> str:
         names = ("matching", "wait", "terminal_action", "report", "handler")
@@ -195,26 +161,21 @@ class ExceptionPolicy:
         return f"ExceptionPolicy({', '.join(given)})"
 
 
+@dataclass(eq=False, repr=False)
 class DeclaredHandler(Declared):
     """What `on_exception` leaves in a class body."""
 
-    __slots__ = ("matching", "options")
+    matching: tuple[Any, ...]
+    options: dict[str, Any]
 
     kind = "on_exception"
-
-    def __init__(
-        self, function: Any, matching: tuple[Any, ...], options: dict[str, Any], location: Location
-    ) -> None:
-        super().__init__(function, location)
-        self.matching = matching
-        self.options = options
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self.function is MISSING:
             # ``@on_exception(…)`` before it got its function. Left in a class body, it is a mistake.
             function = arguments[0] if arguments else MISSING
             return DeclaredHandler(
-                function, self.matching, self.options, location_of(function) or self.location
+                function, location_of(function) or self.location, self.matching, self.options
             )
         return super().__call__(*arguments, **named)
 
@@ -253,8 +214,8 @@ def on_exception(*matching: Any, **options: Any) -> Any:
         value = matching[0]
         if hasattr(value, "__get__") and not isinstance(value, type) and not hasattr(value, "matches"):
             # ``@on_exception`` without parentheses.
-            return DeclaredHandler(value, (), {}, location_of(value) or location)
-    return DeclaredHandler(MISSING, matching, options, location)
+            return DeclaredHandler(value, location_of(value) or location, (), {})
+    return DeclaredHandler(MISSING, location, matching, options)
 
 
 @dataclass(frozen=True, slots=True)

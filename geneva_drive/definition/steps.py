@@ -6,6 +6,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, get_overloads, overload
 
@@ -25,6 +26,7 @@ from geneva_drive.definition.validation import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class DeclaredStep(Declared):
     """A step or a gravestone in a class body, as it was written.
 
@@ -36,27 +38,14 @@ class DeclaredStep(Declared):
         Positional arguments that should not have been given.
     """
 
-    __slots__ = ("arguments", "options", "removed", "resumable", "waits")
+    options: dict[str, Any]
+    _: KW_ONLY
+    arguments: tuple[Any, ...] = ()
+    waits: Any = MISSING
+    removed: bool = False
+    resumable: bool = False
 
     kind = "step"
-
-    def __init__(
-        self,
-        function: Any,
-        options: Mapping[str, Any],
-        location: Location,
-        *,
-        arguments: tuple[Any, ...] = (),
-        waits: Any = MISSING,
-        removed: bool = False,
-        resumable: bool = False,
-    ) -> None:
-        super().__init__(function, location)
-        self.options = dict(options)
-        self.arguments = arguments
-        self.waits = waits
-        self.removed = removed
-        self.resumable = resumable
 
     @property
     def plain(self) -> Any:
@@ -86,13 +75,11 @@ class DeclaredStep(Declared):
 class PendingStep(DeclaredStep):
     """``@step(…)`` before it got its function. Left in a class body, it is a mistake."""
 
-    __slots__ = ()
-
     def __call__(self, function: Any = MISSING, *arguments: Any, **named: Any) -> DeclaredStep:
         return DeclaredStep(
             function,
-            {**self.options, **named},
             location_of(function) or self.location,
+            {**self.options, **named},
             arguments=(*self.arguments, *arguments),
             resumable=self.resumable,
         )
@@ -113,7 +100,7 @@ def _checked_with_the_class(written: Callable[P, Any]) -> Callable[P, Any]:
     @functools.wraps(written)
     def series(self: Any, function: Any, *arguments: Any, waits: Any, **options: Any) -> DeclaredStep:
         return DeclaredStep(
-            function, options, caller_location(1), arguments=arguments, waits=waits, resumable=self.resumable
+            function, caller_location(1), options, arguments=arguments, waits=waits, resumable=self.resumable
         )
 
     return series  # type: ignore[return-value]
@@ -129,11 +116,11 @@ class _Decorator:
         _, function, *options = written.parameters.values()
         self.__signature__ = written.replace(parameters=[function.replace(default=None), *options])
 
-    def _declared(self, arguments: tuple[Any, ...], options: Mapping[str, Any], at: Location) -> DeclaredStep:
+    def _declared(self, arguments: tuple[Any, ...], options: dict[str, Any], at: Location) -> DeclaredStep:
         if len(arguments) == 1 and not isinstance(arguments[0], str):
             at = location_of(arguments[0]) or at
-            return DeclaredStep(arguments[0], options, at, resumable=self.resumable)
-        return PendingStep(MISSING, options, at, arguments=arguments, resumable=self.resumable)
+            return DeclaredStep(arguments[0], at, options, resumable=self.resumable)
+        return PendingStep(MISSING, at, options, arguments=arguments, resumable=self.resumable)
 
 
 class StepDecorator(_Decorator):
@@ -330,4 +317,4 @@ def removed_step(*arguments: Any, **options: Any) -> Any:
     Give no arguments: its name is that of the attribute. An execution that was scheduled for the step is
     skipped, and the workflow continues with the next step. The step is never scheduled again.
     """
-    return DeclaredStep(MISSING, options, caller_location(1), arguments=arguments, removed=True)
+    return DeclaredStep(MISSING, caller_location(1), options, arguments=arguments, removed=True)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from asgiref.sync import iscoroutinefunction
 
@@ -75,6 +75,7 @@ class Place:
             raise self.error(str(error)) from None
 
 
+@dataclass(eq=False, repr=False)
 class Declared:
     """What a decorator of this package leaves in a class body until the class is made.
 
@@ -86,14 +87,11 @@ class Declared:
         Where it was written.
     """
 
-    __slots__ = ("function", "location")
+    function: Any
+    location: Location
 
-    kind = "attribute"
+    kind: ClassVar[str] = "attribute"
     """What error messages call it."""
-
-    def __init__(self, function: Any, location: Location) -> None:
-        self.function = function
-        self.location = location
 
     @property
     def plain(self) -> Any:

@@ -92,7 +92,7 @@ def _obstacle(key: Any, target: str, connection: BaseDatabaseWrapper) -> str | N
     Otherwise two heroes may become one: "7" and "07", or a UUID in upper and in lower case.
     """
     if not isinstance(key, str):
-        return f"is no {target}"  # an integer for a UUID, or a UUID for an integer
+        return f"is not a {target}"  # an integer for a UUID, or a UUID for an integer
     if target == "bigint":
         fits = _DECIMAL.fullmatch(key) is not None and -(2**63) <= int(key) < 2**63
     else:
