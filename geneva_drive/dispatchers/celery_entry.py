@@ -14,8 +14,6 @@ from django.core.management import call_command
 from geneva_drive.dispatchers.running import run
 from geneva_drive.execution import heartbeat
 
-_TRIES = 20
-
 _stopping = mmap.mmap(-1, 1)
 """One byte that a worker shares with the processes of its pool: not zero while it shuts down. Celery tells only
 the parent, and a chain of steps in a child has to end with the running step."""
@@ -43,7 +41,7 @@ def task(options: dict[str, Any]) -> Any:
         # With the options at once: they cannot be set later until the app is ready, and this is called while
         # Django is still being set up.
         decorate = shared_task(
-            name="geneva_drive.run_execution", bind=True, ignore_result=True, max_retries=_TRIES, **options
+            name="geneva_drive.run_execution", bind=True, ignore_result=True, max_retries=20, **options
         )
         _task = decorate(run_execution)
     elif _task.app.finalized:

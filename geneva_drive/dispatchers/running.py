@@ -22,7 +22,7 @@ from geneva_drive.execution import heartbeat as heartbeats
 from geneva_drive.execution.executor import execute
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.recovery import recover_own
-from geneva_drive.execution.runner import STALE_AFTER, Runner, drop_dead_connections
+from geneva_drive.execution.runner import STALE_AFTER, ProcessRunner, drop_dead_connections
 from geneva_drive.lifecycle import dispatch
 from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
@@ -116,48 +116,23 @@ def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: 
         )
 
 
-class DispatchedRunner(Runner):
-    """A chain of steps that started with a dispatcher's job.
-
-    Parameters
-    ----------
-    heartbeat
-        This process's; None inside a caller's transaction, where no other process could see it.
-    """
+class DispatchedRunner(ProcessRunner):
+    """A chain of steps that started with a dispatcher's job."""
 
     def __init__(self, heartbeat: Heartbeat | None, is_stopping: Callable[[], bool] = lambda: False) -> None:
-        super().__init__()
+        super().__init__(heartbeat, is_stopping)
         self.has_begun = False
-        self._heartbeat = heartbeat
-        self._is_stopping = is_stopping
         allowed = _inline_continuation_for()
         self._until = None if allowed is None else time.monotonic() + allowed.total_seconds()
 
-    @property
-    def process_id(self) -> UUID | None:  # type: ignore[override]
-        return self._heartbeat.process_id if self._heartbeat is not None else None
-
     def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
-        if self._is_stopping() or not self.may_begin():
-            return False
         if self._until is not None and time.monotonic() >= self._until:
             return False
         return super().may_continue_inline(following, queue)
 
-    def may_begin(self) -> bool:
-        return self._heartbeat is None or self._heartbeat.is_alive()
-
-    def should_stop(self) -> bool:
-        return self._is_stopping()
-
     def track(self, token: UUID) -> None:
         self.has_begun = True
-        if self._heartbeat is not None:
-            self._heartbeat.track(token)
-
-    def untrack(self, token: UUID) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.untrack(token)
+        super().track(token)
 
 
 def _heartbeat(using: str, kind: str) -> Heartbeat | None:

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import connections
 
 from geneva_drive.conf import settings
+from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.models.step_execution import StepExecution
 
 STALE_AFTER = 1.0
@@ -72,3 +73,42 @@ class Runner:
 
     def untrack(self, token: UUID) -> None:
         """Note that no thread holds it any more."""
+
+
+class ProcessRunner(Runner):
+    """A runner for a process with a heartbeat, which may be asked to shut down.
+
+    Parameters
+    ----------
+    heartbeat
+        This process's; None inside a caller's transaction, where no other process could see its row.
+    is_stopping
+        Whether the process is shutting down.
+    """
+
+    def __init__(self, heartbeat: Heartbeat | None, is_stopping: Callable[[], bool]) -> None:
+        super().__init__()
+        self._heartbeat = heartbeat
+        self._is_stopping = is_stopping
+
+    @property
+    def process_id(self) -> UUID | None:  # type: ignore[override]
+        # It changes when a heartbeat registers anew.
+        return self._heartbeat.process_id if self._heartbeat is not None else None
+
+    def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
+        return not self.should_stop() and self.may_begin() and super().may_continue_inline(following, queue)
+
+    def may_begin(self) -> bool:
+        return self._heartbeat is None or self._heartbeat.is_alive()
+
+    def should_stop(self) -> bool:
+        return self._is_stopping()
+
+    def track(self, token: UUID) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.track(token)
+
+    def untrack(self, token: UUID) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.untrack(token)

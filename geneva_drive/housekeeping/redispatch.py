@@ -1,4 +1,4 @@
-"""Dispatching what lies unsent, and again what was sent in vain: the rows are the dispatcher's memory."""
+"""Dispatch executions when their time comes near, and again when their job did not arrive."""
 
 from __future__ import annotations
 
@@ -12,39 +12,37 @@ from geneva_drive.conf import settings
 from geneva_drive.housekeeping.counts import Counts
 from geneva_drive.lifecycle import dispatch
 from geneva_drive.models.step_execution import StepExecution
-from geneva_drive.states import ExecutionState
 
 _BATCH = 1000
 
-_OWN_TIME = timedelta(seconds=5)
-"""A row younger than this is still its own sender's, which may be between the commit and the sending."""
+_YOUNG = timedelta(seconds=5)
+"""A row younger than this is left to its sender, which may be between its commit and the sending."""
 
 _FAILURES = 3
-"""After so many in a row the others of a queue wait for the next pass: a broker that is gone stays gone."""
+"""After so many failures in a row, the rest of a queue waits for the next pass: the broker is unavailable."""
 
 
 def feed(using: str, counts: Counts | None = None) -> Counts:
-    """Dispatch what comes within the dispatcher's reach and has not been dispatched yet.
+    """Dispatch executions within the dispatcher's lookahead that have not been dispatched yet.
 
-    That is what waits longer than a broker should be told of, and what could not be sent when it was
-    written. Feeders may run side by side.
+    These were beyond the lookahead when they were written, or could not be sent then. Feeders may run in parallel.
     """
     counts = counts or Counts()
     dispatcher = dispatch.configured_dispatcher()
     if not dispatcher.remembers:
-        return counts  # every claim looks at the tables themselves
+        return counts  # workers read the tables themselves
     now = clock.now(using)
-    reach = dispatcher.lookahead()
-    rows = StepExecution.objects.using(using).filter(state=ExecutionState.SCHEDULED, on_hold=False)
-    if reach is not None:
-        rows = rows.filter(scheduled_for__lte=clock.local(now + reach))
-    rows = rows.filter(dispatched_at__isnull=True, created_at__lt=clock.local(now - _OWN_TIME))
+    rows = StepExecution.objects.using(using).scheduled().filter(on_hold=False, dispatched_at__isnull=True)
+    lookahead = dispatcher.lookahead()
+    if lookahead is not None:
+        rows = rows.filter(scheduled_for__lte=clock.local(now + lookahead))
+    rows = rows.filter(created_at__lt=clock.local(now - _YOUNG))
     counts.fed += _dispatch_forgotten(using, rows, before=now - settings.OVERDUE_AFTER)
     return counts
 
 
 def redispatch(using: str, counts: Counts | None = None) -> Counts:
-    """Dispatch again what is overdue and whose job never came: the same rows, no attempt used."""
+    """Dispatch overdue executions again, whose job did not arrive. It counts as no attempt."""
     counts = counts or Counts()
     if not dispatch.configured_dispatcher().remembers:
         return counts
@@ -58,17 +56,12 @@ def redispatch(using: str, counts: Counts | None = None) -> Counts:
 def _dispatch_forgotten(using: str, rows: Any, *, before: datetime) -> int:
     """Dispatch rows, one queue and priority after the other so that the index of what is due is used."""
     dispatched = 0
+    rows = rows.defer("error_message", "error_traceback", "cursor", "metadata").order_by("scheduled_for")
     for priority, queue in StepExecution.objects.using(using).buckets():
-        found = (
-            rows.filter(queue=queue, priority=priority)
-            .defer("error_message", "error_traceback", "cursor", "metadata")
-            .order_by("scheduled_for")[:_BATCH]
-        )
         failures = 0
-        for execution in found:
+        for execution in rows.filter(queue=queue, priority=priority)[:_BATCH]:
             sent = dispatch.dispatch_forgotten(execution, before)
-            if sent:
-                dispatched += 1
+            dispatched += sent is True
             failures = failures + 1 if sent is False else 0
             if failures >= _FAILURES:
                 break
@@ -76,14 +69,13 @@ def _dispatch_forgotten(using: str, rows: Any, *, before: datetime) -> int:
 
 
 def forget_dispatched(using: str) -> int:
-    """Forget what was dispatched, so that the dispatcher in use now is fed with it; return the rows.
+    """Let scheduled executions be dispatched again after ``DISPATCHER`` was changed; return how many.
 
-    For the day on which a project changes its dispatcher: jobs that lie with the old one may never come.
-    Those that do change nothing.
+    Jobs of the old dispatcher may never arrive. Those that do arrive change nothing.
     """
-    rows = StepExecution.objects.using(using).filter(state=ExecutionState.SCHEDULED)
+    rows = StepExecution.objects.using(using).scheduled().filter(dispatched_at__isnull=False)
     forgotten = 0
-    while keys := list(rows.filter(dispatched_at__isnull=False).values_list("pk", flat=True)[:_BATCH]):
-        # In bounded statements: each locks rows that other processes begin at this moment.
+    while keys := list(rows.values_list("pk", flat=True)[:_BATCH]):
+        # In bounded statements, since each locks rows that other processes are starting.
         forgotten += rows.filter(pk__in=keys).update(dispatched_at=None, job_id=None)
     return forgotten

@@ -13,9 +13,6 @@ from geneva_drive.dispatchers.base import CHANNEL
 
 logger = logging.getLogger("geneva_drive.worker")
 
-_CHECK_EVERY = 1.0
-"""Seconds between two checks whether to stop."""
-
 
 def can_listen(using: str) -> bool:
     """Whether the database can wake a worker: PostgreSQL through psycopg 3."""
@@ -62,7 +59,7 @@ class Listener(threading.Thread):
 
     def _listen(self, raw: Any) -> None:
         while not self._stopped.is_set():
-            for notification in raw.notifies(timeout=_CHECK_EVERY):
+            for notification in raw.notifies(timeout=1.0):  # then the loop checks whether to stop
                 if self._queues is None or notification.payload in self._queues:
                     self._wake.set()
                 if self._stopped.is_set():

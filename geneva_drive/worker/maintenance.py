@@ -6,13 +6,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from django.db import connections
 
 from geneva_drive.conf import settings
 from geneva_drive.execution.heartbeat import Heartbeat
-from geneva_drive.housekeeping import CHORES, Chore, housekeep
+from geneva_drive.housekeeping import CHORES, Chore, Counts, housekeep
 from geneva_drive.worker.shutdown import handling_signals
 
 logger = logging.getLogger("geneva_drive.worker")
@@ -51,18 +51,21 @@ class Maintenance:
         # Jitter, so that workers that started together do not run it at the same time.
         return max(settings.LEASE.total_seconds() / 2, 0.2) * random.uniform(0.75, 1.25)
 
-    def run_once(self) -> None:
-        """Do the chores whose time has come. Errors are logged."""
+    def run_once(self, chores: Iterable[Chore] | None = None) -> Counts:
+        """Do some chores, by default those whose time has come. Errors are logged."""
         try:
-            counts = housekeep(self.using, self._due(), stop=self._stopping.is_set)
+            counts = housekeep(
+                self.using, self._due() if chores is None else chores, stop=self._stopping.is_set
+            )
         except Exception:
-            logger.exception("Housekeeping failed. It is tried again in the next round.")
+            logger.exception("Housekeeping failed, retrying in the next round.")
             connections.close_all()
-            return
+            return Counts()
         if counts.recovered or counts.redispatched or counts.woken or counts.workflows:
             logger.info("Housekeeping: %s", counts.as_dict())
         if counts.recovered or counts.woken or counts.expired:
             self._moved()
+        return counts
 
     def _due(self) -> Iterator[Chore]:
         # One after the other: when one fails, those behind it stay due.
@@ -99,11 +102,11 @@ class Feeder:
         with handling_signals(self.stop, self._heartbeat.mark_dead):
             while not self._stopping.is_set():
                 if not started:
-                    started = self._try(self._heartbeat.start)
+                    started = self._start_heartbeat()
                 if time.monotonic() >= next_round:
                     maintenance.run_once()
                     next_round = time.monotonic() + maintenance.pause()
-                self._try(self._feed)
+                self.fed += maintenance.run_once(chore for chore in CHORES if chore.by_feeder).fed
                 if self.drain:
                     break
                 self._stopping.wait(self.poll_interval)
@@ -115,14 +118,11 @@ class Feeder:
         """Return from ``run`` soon. May be called from any thread."""
         self._stopping.set()
 
-    def _feed(self) -> None:
-        self.fed += housekeep(self.using, (chore for chore in CHORES if chore.by_feeder)).fed
-
-    def _try(self, act: Callable[[], None]) -> bool:
+    def _start_heartbeat(self) -> bool:
         try:
-            act()
+            self._heartbeat.start()
         except Exception:
-            logger.exception("The feeder failed. It tries again at the next poll.")
+            logger.exception("The feeder's heartbeat could not be started, retrying.")
             connections.close_all()
             return False
         return True

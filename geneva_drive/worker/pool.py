@@ -16,7 +16,7 @@ from geneva_drive.execution import executor
 from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.execution.perform import ClaimedExecution
 from geneva_drive.execution.recovery import release
-from geneva_drive.execution.runner import STALE_AFTER, Runner, drop_dead_connections
+from geneva_drive.execution.runner import STALE_AFTER, ProcessRunner, drop_dead_connections
 from geneva_drive.logs import about
 from geneva_drive.models.step_execution import StepExecution
 
@@ -63,7 +63,7 @@ class Budget:
             self.performed += 1
 
 
-class WorkerRunner(Runner):
+class WorkerRunner(ProcessRunner):
     """A chain of steps in one of the worker's threads.
 
     Parameters
@@ -77,10 +77,8 @@ class WorkerRunner(Runner):
     def __init__(
         self, heartbeat: Heartbeat, budget: Budget, stopping: threading.Event, *, has_place: bool = False
     ) -> None:
-        super().__init__()
-        self._heartbeat = heartbeat
+        super().__init__(heartbeat, stopping.is_set)
         self._budget = budget
-        self._stopping = stopping
         # For the next step, until it starts.
         self._has_place = has_place
 
@@ -90,30 +88,20 @@ class WorkerRunner(Runner):
             self._has_place = False
             self._budget.put_back(1)
 
-    @property
-    def process_id(self) -> UUID:  # type: ignore[override]
-        return self._heartbeat.process_id
-
     def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
-        if not self.may_begin() or not super().may_continue_inline(following, queue):
+        if not super().may_continue_inline(following, queue):
             return False
         # Asked twice for one step when the fast path gives up: it needs only one place.
         self._has_place = self._has_place or self._budget.take(1) == 1
         return self._has_place
 
     def may_begin(self) -> bool:
-        return not self._stopping.is_set() and self._heartbeat.is_alive()
-
-    def should_stop(self) -> bool:
-        return self._stopping.is_set()
+        return not self.should_stop() and super().may_begin()
 
     def track(self, token: UUID) -> None:
         self._has_place = False
         self._budget.count_step()
-        self._heartbeat.track(token)
-
-    def untrack(self, token: UUID) -> None:
-        self._heartbeat.untrack(token)
+        super().track(token)
 
 
 class Pool:

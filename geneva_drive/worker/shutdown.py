@@ -13,18 +13,10 @@ from types import FrameType
 
 logger = logging.getLogger("geneva_drive.worker")
 
-LEFT_AT_ONCE = 1
-"""The exit status after a second signal."""
-
-_GOODBYE = 2.0
-"""Seconds for ``on_second`` before the process exits."""
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
 
 @contextlib.contextmanager
 def handling_signals(on_first: Callable[[], None], on_second: Callable[[], None]) -> Iterator[None]:
-    """Call ``on_first`` at the first SIGTERM or SIGINT; at the second, call ``on_second`` and exit.
+    """Call ``on_first`` at the first SIGTERM or SIGINT; at the second, call ``on_second`` and exit with status 1.
 
     Only the main thread may set handlers; in other threads nothing is installed.
     """
@@ -56,10 +48,10 @@ def handling_signals(on_first: Callable[[], None], on_second: Callable[[], None]
                 done.release()
 
         _thread.start_new_thread(second, ())
-        done.acquire(timeout=_GOODBYE)
-        os._exit(LEFT_AT_ONCE)
+        done.acquire(timeout=2.0)
+        os._exit(1)
 
-    before = {each: signal.signal(each, handle) for each in _SIGNALS}
+    before = {each: signal.signal(each, handle) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

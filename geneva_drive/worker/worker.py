@@ -74,11 +74,6 @@ class Worker:
         self._pool = Pool(threads, self.heartbeat, partial(self._runner, has_place=True), self._wake.set)
         self._expired = time.monotonic() - _EXPIRE_EVERY
 
-    @property
-    def performed(self) -> int:
-        """Steps that were run."""
-        return self._budget.performed
-
     def run(self) -> int:
         """Run until stopped, drained, or after ``max_steps``; return how many steps were run."""
         listener = Listener(self.using, self.queues, self._wake) if self.listen else None
@@ -104,7 +99,7 @@ class Worker:
                 maintenance.join(timeout=settings.LEASE.total_seconds())
                 self.heartbeat.stop()
                 connections[self.using].close()
-        return self.performed
+        return self._budget.performed
 
     def stop(self) -> None:
         """Finish the running steps, then return from ``run``. May be called from any thread."""

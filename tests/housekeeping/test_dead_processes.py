@@ -192,7 +192,7 @@ def test_a_list_that_has_grown_old_does_no_harm() -> None:
     ]
     Process.objects.filter(pk=revived.pk).update(heartbeat_at=clock.local(clock.now()))
     for pk, workflow_id, token in listed:
-        assert not dead_processes._recover(
+        assert not recovery.recover_one(
             pk,
             workflow_id,
             token,

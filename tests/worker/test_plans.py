@@ -74,12 +74,12 @@ def test_what_a_process_has_in_hand() -> None:
     _all_use(found, "geneva_execution_running", table=EXECUTIONS)
     process = Process.objects.order_by("heartbeat_at").first()
     assert process is not None
-    found = plans(lambda: dead_processes._in_hand("default", Q(process_id=process.pk)))
+    found = plans(lambda: dead_processes._in_progress("default", Q(process_id=process.pk)))
     _all_use(found, "geneva_execution_running", table=EXECUTIONS)
     stuck = Q(process_id__isnull=True, started_at__lt=clock.local(clock.now() - settings.STUCK_AFTER))
-    found = plans(lambda: dead_processes._in_hand("default", stuck))
+    found = plans(lambda: dead_processes._in_progress("default", stuck))
     _all_use(found, "geneva_execution_running", table=EXECUTIONS)
-    assert len(dead_processes._in_hand("default", stuck)) == 10
+    assert len(dead_processes._in_progress("default", stuck)) == 10
 
 
 def test_which_processes_are_dead() -> None:
