@@ -32,8 +32,7 @@ class ClassDefinition:
     label
         ``app_label.ClassName``, which rows store as their type.
     hero_model
-        ``app_label.ModelName`` or the model; None for any. A name is resolved late, since the model may be
-        loaded later.
+        ``app_label.ModelName`` or the model; None for any.
     former_types
         Labels that the class had before. Not inherited.
     is_abstract

@@ -26,16 +26,9 @@ F = TypeVar("F", bound=Test)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A checked condition.
+    """A checked condition: a callable of the workflow, the name of a method, or a constant.
 
-    Attributes
-    ----------
-    test
-        A callable of the workflow, the name of a method, or a constant.
-    negated
-        Whether the opposite is meant (``run_if``).
-    name
-        The method's or the callable's name, for records.
+    ``negated`` is for ``run_if``, ``name`` for records.
     """
 
     test: Test | str | bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.db import models
@@ -15,7 +15,6 @@ from geneva_drive.definition.validation import (
     MISSING,
     Blueprint,
     Declared,
-    Place,
     problem_with_call,
     problem_with_function,
 )
@@ -31,53 +30,52 @@ def check_attributes(blueprint: Blueprint, base: Any) -> None:
     StepConfigurationError
         With the name of the attribute and, if it is inherited, of the mixin.
     """
-    mixins = [
-        each for each in blueprint.ancestors if each not in base.__mro__ and not isinstance(each, type(base))
-    ]
-    fields = [*base._meta.local_fields, *base._meta.private_fields]
-    columns = {name for field in fields for name in (field.name, getattr(field, "attname", field.name))}
     for name in ("steps", "_geneva"):
         if name in blueprint.body and not isinstance(blueprint.body[name], Declared):
             raise blueprint.place.error(f"{name!r} is made from the steps of the class. Choose another name.")
-    _check_values(blueprint.body.items(), blueprint.place, "", base, columns)
-    for mixin in mixins:
-        origin = f" (inherited from {mixin.__module__}.{mixin.__qualname__})"
-        if isinstance(mixin, ModelBase) and hasattr(mixin, "_meta"):
-            if not mixin._meta.abstract:
-                raise blueprint.place.error(
-                    f"{mixin._meta.label} is a model with its own table, and workflow classes share one. "
-                    "Derive from Workflow and abstract models only."
-                )
-            _check_values(_of_abstract_model(mixin), blueprint.place, origin, base, columns)
-        _check_values(vars(mixin).items(), blueprint.place, origin, base, columns)
-
-
-def _of_abstract_model(mixin: Any) -> Iterator[tuple[str, Any]]:
-    opts = mixin._meta
-    for field in (*opts.local_fields, *opts.local_many_to_many, *opts.private_fields):
-        yield field.name, field
-    for manager in opts.local_managers:
-        yield manager.name, manager
-
-
-def _check_values(items: Any, place: Place, origin: str, base: Any, columns: Collection[str]) -> None:
-    for name, value in items:
+    fields = [*base._meta.local_fields, *base._meta.private_fields]
+    columns = {name for field in fields for name in (field.name, getattr(field, "attname", field.name))}
+    manager = type(base._meta.default_manager)
+    for origin, name, value in _attributes(blueprint, base):
         if isinstance(value, models.Field):
-            raise place.error(
+            raise blueprint.place.error(
                 f"the field {name!r}{origin} has no column, since workflow classes share one table. Store its "
                 "value on the hero or in metadata."
             )
-        if isinstance(value, BaseManager) and not isinstance(value, type(base._meta.default_manager)):
-            wanted = type(base._meta.default_manager)
-            raise place.error(
+        if isinstance(value, BaseManager) and not isinstance(value, manager):
+            raise blueprint.place.error(
                 f"the manager {name!r}{origin} would find rows of other workflow classes. Derive it from "
-                f"{wanted.__module__}.{wanted.__qualname__}."
+                f"{manager.__module__}.{manager.__qualname__}."
             )
         if name in columns and name != "job_options" and not isinstance(value, Declared):
-            raise place.error(
+            raise blueprint.place.error(
                 f"{name!r}{origin} would hide a column of every workflow. Choose another name; for type "
                 f"checkers, annotate without a value."
             )
+
+
+def _attributes(blueprint: Blueprint, base: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the attributes of the class body and its mixins: origin, name and value."""
+    yield from (("", name, value) for name, value in blueprint.body.items())
+    for mixin in blueprint.ancestors:
+        if mixin in base.__mro__ or isinstance(mixin, type(base)):
+            continue
+        origin = f" (inherited from {mixin.__module__}.{mixin.__qualname__})"
+        if isinstance(mixin, ModelBase) and hasattr(mixin, "_meta"):
+            opts = mixin._meta
+            if not opts.abstract:
+                raise blueprint.place.error(
+                    f"{opts.label} is a model with its own table, and workflow classes share one. Derive from "
+                    "Workflow and abstract models only."
+                )
+            for each in (
+                *opts.local_fields,
+                *opts.local_many_to_many,
+                *opts.private_fields,
+                *opts.local_managers,
+            ):
+                yield origin, each.name, each
+        yield from ((origin, name, value) for name, value in vars(mixin).items())
 
 
 def checked_options(blueprint: Blueprint, label: str, base: Any) -> dict[str, Any]:

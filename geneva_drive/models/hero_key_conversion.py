@@ -68,19 +68,18 @@ def examine(using: str, target: str, progress: Callable[[int, int], None] | None
         return result
 
     @cache
-    def obstacle_of_model(content_type_id: int | None) -> str | None:
-        return _obstacle_of_model(content_type_id, target, connection)
+    def model(content_type_id: int | None) -> tuple[str, str | None]:
+        return _label_and_obstacle(content_type_id, target, connection)
 
     for batch in with_hero.pages("hero_type_id", "hero_id", size=_BATCH):
         result.rows += len(batch)
         for pk, content_type_id, key in batch:
-            reason = _obstacle(key, target, connection) or obstacle_of_model(content_type_id)
+            label, obstacle = model(content_type_id)
+            reason = _obstacle(key, target, connection) or obstacle
             if reason:
                 result.misfit_count += 1
                 if len(result.misfits) < _SHOWN:
-                    result.misfits.append(
-                        Misfit(str(pk), f"{_label(content_type_id, using)} {key!r}", reason)
-                    )
+                    result.misfits.append(Misfit(str(pk), f"{label} {key!r}", reason))
         if progress is not None:
             progress(result.rows, total)
     return result
@@ -96,37 +95,27 @@ def _obstacle(key: Any, target: str, connection: BaseDatabaseWrapper) -> str | N
     if target == "bigint":
         fits = _DECIMAL.fullmatch(key) is not None and -(2**63) <= int(key) < 2**63
     else:
-        fits = _is_cast_uuid(key, connection)
+        try:
+            fits = cast_uuid(uuid.UUID(key), connection) == key
+        except ValueError:
+            fits = False
     return None if fits else f"is not the text of a {target}"
 
 
-def _is_cast_uuid(key: str, connection: BaseDatabaseWrapper) -> bool:
-    try:
-        return cast_uuid(uuid.UUID(key), connection) == key
-    except ValueError:
-        return False
-
-
-def _obstacle_of_model(
+def _label_and_obstacle(
     content_type_id: int | None, target: str, connection: BaseDatabaseWrapper
-) -> str | None:
-    """Return why keys of a model do not survive, or None: a hero with a text key is not found by an integer."""
+) -> tuple[str, str | None]:
+    """Return the label of a hero's model, and why its keys do not survive: text is not found by an integer."""
     if content_type_id is None:
-        return None
+        return "a hero without a type", None
     content_type = ContentType.objects.db_manager(connection.alias).get_for_id(content_type_id)
+    label = f"{content_type.app_label}.{content_type.model}"
     model = content_type.model_class()
     if model is None:
-        return None  # not installed any more: only the value can be checked
+        return label, None  # not installed any more: only the value can be checked
     family = columns.field_family(model._meta.pk, connection)
     fits = family == columns.FAMILY_OF_KIND[target]
-    return None if fits else f"belongs to a model with keys of another type ({family or 'unknown'})"
-
-
-def _label(content_type_id: int | None, using: str) -> str:
-    if content_type_id is None:
-        return "a hero without a type"
-    content_type = ContentType.objects.db_manager(using).get_for_id(content_type_id)
-    return f"{content_type.app_label}.{content_type.model}"
+    return label, None if fits else f"belongs to a model with keys of another type ({family or 'unknown'})"
 
 
 def convert(using: str, target: str, progress: Callable[[int, int], None] | None = None) -> Examination:
