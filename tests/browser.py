@@ -1,4 +1,4 @@
-"""A headless Chromium, and what it complains about."""
+"""A headless Chromium for tests, with the errors on its console."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def why_no_browser() -> str | None:
 
 
 class Browser:
-    """A logged-in user before the admin of a live server.
+    """A logged-in user of the admin of a live server.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Browser:
         return address.removeprefix(self.server.url)
 
     def find(self, selector: str) -> Any:
-        """Return the one element there is."""
+        """Return the only element that matches."""
         (found,) = self.all(selector)
         return found
 
@@ -95,7 +95,7 @@ class Browser:
         return text
 
     def leave_by(self, act: Any) -> None:
-        """Do something that leads to another page, and wait until that is there."""
+        """Do something that leaves the page, and wait until the next page has loaded."""
         from selenium.webdriver.support.ui import WebDriverWait
 
         mark = "window.gdLeft = false"
@@ -110,18 +110,18 @@ class Browser:
         return WebDriverWait(self.driver, 30).until(lambda _driver: condition())
 
     def press(self, *keys: str) -> None:
-        """Press keys, wherever the focus is."""
+        """Press keys at the current focus."""
         from selenium.webdriver.common.action_chains import ActionChains
 
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def complaints(self) -> list[str]:
-        """Return what the browser wrote on its console since the last look: refused by policy, failed, missing."""
+        """Return the new errors on the browser's console: violations of the policy, failures, missing files."""
         entries = self.driver.get_log("browser")
         return [each["message"] for each in entries if "favicon.ico" not in each["message"]]
 
     def theme(self, name: str) -> None:
-        """Choose "light" or "dark", as the system's preference."""
+        """Set the system's preferred theme: "light" or "dark"."""
         media = {"features": [{"name": "prefers-color-scheme", "value": name}]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
@@ -132,7 +132,7 @@ def _value(element: Any) -> str:
 
 @contextlib.contextmanager
 def started_browser(profile: Path) -> Iterator[Any]:
-    """Start one, with a profile of its own."""
+    """Start a browser with its own profile."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

@@ -184,7 +184,7 @@ def forecast(action: Action, rows: Any, count: int) -> dict[str, Any]:
         Selection(undeclared=True).apply(rows.filter(condition), rows.db).count() if rule.cannot else 0
     )
     others = rows.exclude(condition) if refused else rows.none()
-    told = {
+    result = {
         "refused_count": sum(number for _state, number in refused),
         "refused_why": rule.reason,
         "refused_by_state": refused,
@@ -192,4 +192,6 @@ def forecast(action: Action, rows: Any, count: int) -> dict[str, Any]:
         "undeclared": undeclared,
         "able": able - undeclared,
     }
-    return told if able > undeclared else {**told, "impossible": gettext("No chosen workflow allows this.")}
+    return (
+        result if able > undeclared else {**result, "impossible": gettext("No chosen workflow allows this.")}
+    )

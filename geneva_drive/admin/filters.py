@@ -29,13 +29,6 @@ class Filter(SimpleListFilter):
 
     part: ClassVar[str]
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:
-        return self.offered(model_admin.alias(request), request.GET)
-
-    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
-        """Return the choices, each with its label."""
-        raise NotImplementedError
-
     def has_output(self) -> bool:
         return True
 
@@ -71,9 +64,9 @@ class _Choice(Filter):
 
     values: ClassVar[dict[str, tuple[Any, Any]]]
 
-    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
         return [
-            (value, label % {"time": in_words(self.read(value, using))} if isinstance(part, str) else label)
+            (value, label % {"time": in_words(getattr(settings, part))} if isinstance(part, str) else label)
             for value, (label, part) in self.values.items()
         ]
 
@@ -140,8 +133,8 @@ class MovedFilter(_Since):
 class _Name(Filter):
     """A name from the code, or one that only rows have."""
 
-    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
-        names, chosen = list(self.names(using, parameters)), self.value()
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:
+        names, chosen = list(self.names(model_admin.alias(request), request.GET)), self.value()
         if chosen and chosen not in names:
             names.insert(0, chosen)
         return [(name, name) for name in names]
@@ -168,8 +161,8 @@ class TypeFilter(_Name):
 class StepFilter(_Name):
     title, parameter_name, part = _("step"), "step", "step"
 
-    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
-        return super().offered(using, parameters) or [("", _("choose a type first"))]
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:
+        return super().lookups(request, model_admin) or [("", _("choose a type first"))]
 
     def names(self, using: str, parameters: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
         cls = registry.get(parameters.get("type", ""))
@@ -199,8 +192,8 @@ class TriedFilter(_Name):
 class ErrorFilter(_Name):
     title, parameter_name, part = _("error"), "error", "error"
 
-    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
-        return [(name, name.rsplit(".", 1)[-1]) for name, _label in super().offered(using, parameters)]
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:
+        return [(name, name.rsplit(".", 1)[-1]) for name, _label in super().lookups(request, model_admin)]
 
     def names(self, using: str, parameters: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
         # Of the latest to be paused: nobody asks for all errors of the past.
@@ -242,7 +235,7 @@ class HeroFilter(Filter):
     title, parameter_name, part = _("hero"), "hero", "hero"
     template = "geneva_drive/admin/hero_filter.html"
 
-    def offered(self, using: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:  # noqa: ARG002
         return [("", "")]
 
     def choices(self, changelist: Any) -> Any:

@@ -61,9 +61,9 @@ def act_on_one(model_admin: PagesAdmin, request: HttpRequest, object_id: str, na
             text = _("%(action)s: refused. %(message)s") % {"action": action.title, "message": message}
             messages.error(request, text)
         return HttpResponseRedirect(back)
-    told = {"impossible": why_not(action, workflow)}
-    if not told["impossible"] and isinstance(form, ResumeAtForm):
-        told = _steps(form, Workflow.objects.using(using).filter(pk=workflow.pk))
+    extra = {"impossible": why_not(action, workflow)}
+    if not extra["impossible"] and isinstance(form, ResumeAtForm):
+        extra = _steps(form, Workflow.objects.using(using).filter(pk=workflow.pk))
     return model_admin.page(
         request,
         "act",
@@ -75,7 +75,7 @@ def act_on_one(model_admin: PagesAdmin, request: HttpRequest, object_id: str, na
         post_url=request.path,
         back=back,
         next=request.POST.get("next") or request.GET.get("next") or "",
-        **told,
+        **extra,
     )
 
 
@@ -154,9 +154,9 @@ def _ask(
     rows = chosen.order_by("pk")
     count = rows.count()
     form = form or action.make_form()
-    told = forecast(action, chosen, count)
-    if "impossible" not in told and isinstance(form, ResumeAtForm):
-        told |= _steps(form, chosen)
+    extra = forecast(action, chosen, count)
+    if "impossible" not in extra and isinstance(form, ResumeAtForm):
+        extra |= _steps(form, chosen)
     what = {"action": action.title, "count": count}
     return model_admin.page(
         request,
@@ -174,7 +174,7 @@ def _ask(
         submit=_("%(action)s: %(count)s") % what,
         post_url=model_admin.url("act_on_many", action.name),
         back=model_admin.list_url(query),
-        **told,
+        **extra,
     )
 
 

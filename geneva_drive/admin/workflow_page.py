@@ -44,6 +44,7 @@ def workflow_page(model_admin: PagesAdmin, request: HttpRequest, workflow: Workf
         .filter(workflow_id=workflow.pk)
         .latest_first()[:_MOST_SIGNALS]
     )
+    is_undeclared = workflow.is_ongoing and workflow.steps.resolve(workflow.next_step_name) is None
     return {
         "workflow": workflow,
         "type_name": type_name(workflow.type),
@@ -54,7 +55,7 @@ def workflow_page(model_admin: PagesAdmin, request: HttpRequest, workflow: Workf
         "queue": timeline.attempts[-1].queue if timeline.attempts else "",
         "buttons": _buttons(model_admin, request, timeline),
         "banner": explain(workflow),
-        "banner_tone": tone("failed" if _is_undeclared(workflow) else workflow.state),
+        "banner_tone": tone("undeclared" if is_undeclared else workflow.state),
         "steps": [
             _step(line, number, workflow, signals, now) for number, line in enumerate(timeline.steps, 1)
         ],
@@ -70,10 +71,6 @@ def workflow_page(model_admin: PagesAdmin, request: HttpRequest, workflow: Workf
             if getattr(workflow, field) is not None
         ],
     }
-
-
-def _is_undeclared(workflow: Workflow) -> bool:
-    return workflow.is_ongoing and workflow.steps.resolve(workflow.next_step_name) is None
 
 
 def _buttons(model_admin: PagesAdmin, request: HttpRequest, timeline: Timeline) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What cannot be done is said before it is asked for, with the reason that doing it would give."""
+"""The pages say beforehand what an action will be refused for, in the words of the refusal."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def waiting() -> Workflow:
 
 
 def lost() -> Workflow:
-    """Make one that is paused at a step that this code does not declare."""
+    """Return a workflow that is paused at an undeclared step."""
     workflow = paused()
     StepExecution.objects.filter(workflow=workflow).update(step_name="gone")
     Workflow.objects.filter(pk=workflow.pk).update(next_step_name="gone")
@@ -94,13 +94,13 @@ COUNTED = [action for action in ACTIONS if action.name != "resume_at"]  # that p
 BY_KIND = pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
 
 
-def told(response: Any) -> list[str]:
+def errors(response: Any) -> list[str]:
     return [str(each) for each in response.context["messages"] if each.level_tag == "error"]
 
 
 @BY_NAME
 @BY_KIND
-def test_a_page_that_asks_says_at_once_what_doing_it_would_say(
+def test_the_page_that_asks_gives_the_same_refusal_as_the_action(
     admin_client_: Client, action: Action, make: Any
 ) -> None:
     workflow = make()
@@ -119,7 +119,7 @@ def test_a_page_that_asks_says_at_once_what_doing_it_would_say(
     data = {**DATA.get(action.name, {})}
     if action.name == "resume_at" and make in (waiting, stumbled):
         data["step"] = Workflow.objects.get(pk=workflow.pk).next_step_name or ""
-    refused = told(admin_client_.post(url(ACT, workflow.pk, action.name), data, follow=True))
+    refused = errors(admin_client_.post(url(ACT, workflow.pk, action.name), data, follow=True))
     if not reason:
         assert refused == []
     elif action.name == "signal":
@@ -128,7 +128,7 @@ def test_a_page_that_asks_says_at_once_what_doing_it_would_say(
         assert refused == [f"{action.title}: refused. {reason}"]
 
 
-def test_a_form_that_is_sent_wrong_says_so_too(admin_client_: Client) -> None:
+def test_an_invalid_form_shows_the_refusal_too(admin_client_: Client) -> None:
     response = admin_client_.post(url(ACT, canceled().pk, "cancel"))
     assert "is canceled: only an ongoing workflow can be canceled." in text(response)
 
@@ -139,7 +139,7 @@ class TestMany:
         return client.post(url(LIST), {**data, "select_across": "1"} if across else data)
 
     @pytest.mark.parametrize("across", [False, True])
-    def test_are_told_apart_before_it_is_done(self, admin_client_: Client, across: bool) -> None:
+    def test_the_page_says_how_many_will_be_refused(self, admin_client_: Client, across: bool) -> None:
         one, others = paused(), started(2)
         response = self.ask(admin_client_, "resume", one, *others, across=across)
         page = " ".join(text(response).split())
@@ -150,28 +150,28 @@ class TestMany:
         assert 'value="Resume: 3"' in page
 
     @pytest.mark.parametrize("action", COUNTED, ids=lambda action: action.name)
-    def test_as_many_are_refused_as_was_said(self, admin_client_: Client, action: Action) -> None:
+    def test_as_many_are_refused_as_the_page_said(self, admin_client_: Client, action: Action) -> None:
         chosen = [make() for make in KINDS]
         response = self.ask(admin_client_, action.name, *chosen)
         said = response.context["refused_count"] + response.context["undeclared"]
         assert said + response.context["able"] == len(chosen)
         assert said > 0
         data = {**DATA.get(action.name, {}), ACTION_CHECKBOX_NAME: [each.pk for each in chosen]}
-        (refused,) = told(admin_client_.post(url(MANY, action.name), data, follow=True))
+        (refused,) = errors(admin_client_.post(url(MANY, action.name), data, follow=True))
         assert refused.startswith(f"{said} failed: ")
 
-    def test_that_are_all_refused_are_not_asked_about(self, admin_client_: Client) -> None:
+    def test_nothing_is_asked_if_all_will_be_refused(self, admin_client_: Client) -> None:
         response = self.ask(admin_client_, "resume", *started(2))
         assert "No chosen workflow allows this." in text(response)
         assert "only a paused workflow can be resumed" in text(response)
         assert "submit-row" not in text(response)
 
-    def test_at_steps_that_are_gone_are_counted_by_themselves(self, admin_client_: Client) -> None:
+    def test_undeclared_steps_are_counted_separately(self, admin_client_: Client) -> None:
         response = self.ask(admin_client_, "resume", lost(), paused(), of_a_lost_class())
         assert (response.context["able"], response.context["undeclared"]) == (1, 2)
         assert "2 will be refused: this code does not declare the steps where they stand" in text(response)
 
-    def test_cost_as_many_queries_as_few(self, admin_client_: Client) -> None:
+    def test_many_take_as_many_queries_as_few(self, admin_client_: Client) -> None:
         def queries() -> int:
             with CaptureQueriesContext(connection) as captured:
                 text(self.ask(admin_client_, "resume", one, across=True))

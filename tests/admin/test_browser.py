@@ -33,7 +33,7 @@ TAB, ENTER, SPACE, DOWN = "\ue004", "\ue007", " ", "\ue015"
 
 
 class Parcel(Workflow):
-    """Waits for a signal, and fails when it has come."""
+    """Waits for a signal, then fails."""
 
     class Meta:
         app_label = "testapp"
@@ -72,7 +72,7 @@ def paused_parcel() -> Parcel:
 
 @pytest.fixture(scope="session")
 def live_server(django_db_setup: None, live_server: Any) -> Any:
-    """pytest-django's, started when the databases are there: before, it would share the test's own connection."""
+    """Start pytest-django's server after the databases exist: otherwise it would share the test's own connection."""
     return live_server
 
 
@@ -85,7 +85,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def browser(driver: Any, live_server: Any) -> Iterator[Browser]:
-    """A superuser's browser. Whatever a test does in it, the policy is kept and nothing fails on the way."""
+    """A superuser's browser. After each test, its console must be empty: no violation of the policy, no error."""
     found = Browser(driver, live_server)
     driver.delete_all_cookies()
     found.log_in()
@@ -96,7 +96,7 @@ def browser(driver: Any, live_server: Any) -> Iterator[Browser]:
 
 
 class TestWorkflowPage:
-    def test_tells_the_story_and_unfolds_an_error(self, browser: Browser) -> None:
+    def test_shows_what_happened_and_unfolds_an_error(self, browser: Browser) -> None:
         parcel = paused_parcel()
         browser.open(url(PAGE, parcel.pk))
         assert "paused" in browser.text(".gd-head")
@@ -115,7 +115,7 @@ class TestWorkflowPage:
         assert "3 of 10 (30%) done" in browser.text(".gd-steps")
         assert "in 2 executions" in browser.text("#content-main")
 
-    def test_comes_back_where_it_was_after_a_reload(self, browser: Browser) -> None:
+    def test_keeps_its_place_after_a_reload(self, browser: Browser) -> None:
         parcel = paused_parcel()
         parcel.resume()
         run_to_end(parcel, raise_errors=False)
@@ -131,7 +131,7 @@ class TestWorkflowPage:
         browser.driver.set_window_size(1200, 1000)
 
     @pytest.mark.parametrize("theme", ["light", "dark"])
-    def test_can_be_read_in_both_themes(self, browser: Browser, theme: str) -> None:
+    def test_is_legible_in_both_themes(self, browser: Browser, theme: str) -> None:
         parcel = paused_parcel()
         browser.theme(theme)
         browser.open(url(PAGE, parcel.pk))
@@ -192,7 +192,7 @@ class TestActions:
         browser.leave_by(browser.button("Resume at a step").click)
         assert_step(parcel, "send_receipt", "scheduled")
 
-    def test_many_that_are_ticked(self, browser: Browser) -> None:
+    def test_the_ticked_rows(self, browser: Browser) -> None:
         chosen = started(3)
         chosen[0].cancel()
         browser.open(url(LIST))
@@ -265,7 +265,7 @@ class TestKeyboard:
 
     @staticmethod
     def go_to(browser: Browser, name: str) -> None:
-        """Press Tab until the focus, which has to be seen, is on what has that text, value or id."""
+        """Press Tab until the focus is on the element with that text, value or id, and check that it is visible."""
         script = """
             const at = document.activeElement;
             const style = getComputedStyle(at);
@@ -312,7 +312,7 @@ class TestJSON:
 
 
 def _contrast(browser: Browser, selector: str) -> float:
-    """Return the contrast of a text against what is behind it, as the accessibility guidelines reckon it."""
+    """Return the contrast of a text with its background, by the formula of the accessibility guidelines."""
     script = """
         const element = document.querySelector(arguments[0]);
         let behind = element;

@@ -1,4 +1,4 @@
-"""What the list does with a filter that it does not understand: nothing, and it says so."""
+"""A filter that the list does not understand lists nothing, and is reported."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ def listed(response: Any) -> set[Any]:
 
 
 @EACH
-def test_a_wrong_value_lists_nothing_and_says_what_a_right_one_is(admin_client_: Client, query: str) -> None:
+def test_a_wrong_value_lists_nothing_and_says_what_would_be_right(admin_client_: Client, query: str) -> None:
     started(2)
     stumbled()
     response = admin_client_.get(f"{url(LIST)}?{query}")
     text(response)
     assert listed(response) == set()
-    told = " ".join(str(each) for each in response.context["messages"])
-    assert WRONG[query] in told
-    assert "nothing is listed" in told
+    shown = " ".join(str(each) for each in response.context["messages"])
+    assert WRONG[query] in shown
+    assert "nothing is listed" in shown
 
 
 @EACH
-def test_nothing_is_done_to_all_that_match_a_wrong_value(admin_client_: Client, query: str) -> None:
+def test_no_action_is_taken_on_all_that_match_a_wrong_value(admin_client_: Client, query: str) -> None:
     (workflow,) = started()
     stumbled()
     chosen = {"action": "cancel", ACTION_CHECKBOX_NAME: [workflow.pk]}
@@ -77,25 +77,25 @@ def test_nothing_is_done_to_all_that_match_a_wrong_value(admin_client_: Client, 
     assert_state(workflow, "ready")
 
 
-def test_several_wrong_values_are_all_told(admin_client_: Client) -> None:
+def test_several_wrong_values_are_all_reported(admin_client_: Client) -> None:
     response = admin_client_.get(url(LIST), {"hero": "zzz", "overdue": "foo"})
     assert len(list(response.context["messages"])) == 2
 
 
-def test_the_links_of_the_page_lead_out_of_what_is_not_understood(admin_client_: Client) -> None:
+def test_the_links_of_the_page_drop_an_unknown_filter(admin_client_: Client) -> None:
     response = admin_client_.get(url(LIST), {"nonsense": "1", "state": "ready"})
     assert "nonsense=1" not in text(response)
 
 
 @pytest.mark.parametrize("query", ["hero=", "state=", "q=", "p=1", "all=", "o=1", "queue=default"])
-def test_what_asks_for_nothing_and_what_is_known_is_no_fault(admin_client_: Client, query: str) -> None:
+def test_empty_and_known_parameters_are_accepted(admin_client_: Client, query: str) -> None:
     (workflow,) = started()
     response = admin_client_.get(f"{url(LIST)}?{query}")
     assert listed(response) == {workflow.pk}
     assert not list(response.context["messages"])
 
 
-def test_names_that_only_rows_know_are_understood(admin_client_: Client) -> None:
+def test_names_that_only_rows_have_are_accepted(admin_client_: Client) -> None:
     (workflow,) = started()
     StepExecution.objects.filter(workflow=workflow).update(step_name="gone", queue="gone")
     Workflow.objects.filter(pk=workflow.pk).update(type="testapp.Gone", next_step_name="gone")

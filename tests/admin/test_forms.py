@@ -1,4 +1,4 @@
-"""Which heroes the page that starts a workflow offers."""
+"""The heroes that the page to start a workflow offers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what, how it is asked, and what is done."""
+"""The actions: permissions, the pages that ask, and what each action does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fitting(action: Action) -> Workflow:
 
 class TestPermissions:
     @BY_NAME
-    def test_each_action_needs_its_own_and_nothing_else_grants_it(
+    def test_each_action_needs_its_own_permission(
         self, client_with: Callable[..., Client], action: Action
     ) -> None:
         workflow = fitting(action)
@@ -79,9 +79,7 @@ class TestPermissions:
         ]:
             assert client.get(url(name, *arguments)).status_code == 403, name
 
-    def test_one_who_may_only_view_sees_and_is_offered_nothing(
-        self, client_with: Callable[..., Client]
-    ) -> None:
+    def test_view_permission_alone_offers_no_action(self, client_with: Callable[..., Client]) -> None:
         workflow = stumbled()
         client = client_with("view_workflow")
         page = text(client.get(url(PAGE, workflow.pk)))
@@ -151,7 +149,7 @@ class TestOne:
         assert (action.actor, action.reason, action.action) == ("root", "the bank is back", "resume")
         assert_step(workflow, "second", "scheduled")
 
-    def test_a_refusal_is_told_and_nothing_is_changed(self, admin_client_: Client) -> None:
+    def test_a_refusal_is_shown_and_nothing_changes(self, admin_client_: Client) -> None:
         (workflow,) = started()
         workflow.cancel()
         response = admin_client_.post(url(ACT, workflow.pk, "pause"), follow=True)
@@ -199,7 +197,7 @@ class TestOne:
         assert_state(workflow, "ready")
 
     @pytest.mark.parametrize("address", ["https://evil.example/", "//evil.example", "javascript:alert(1)"])
-    def test_leads_back_to_this_site_only(self, admin_client_: Client, address: str) -> None:
+    def test_redirects_to_this_site_only(self, admin_client_: Client, address: str) -> None:
         (workflow,) = started()
         response = admin_client_.post(url(ACT, workflow.pk, "pause"), {"next": address})
         assert response["Location"] == url(PAGE, workflow.pk)
@@ -260,7 +258,7 @@ class TestResumeAtAStep:
 
 
 class TestMany:
-    def test_are_asked_about_first(self, admin_client_: Client) -> None:
+    def test_asks_first(self, admin_client_: Client) -> None:
         chosen = started(2)
         response = admin_client_.post(
             url(LIST), {"action": "cancel", ACTION_CHECKBOX_NAME: [each.pk for each in chosen]}
@@ -333,7 +331,7 @@ class TestMany:
         assert url(PAGE, chosen[0].pk) in page
         assert "is canceled: only a ready or performing workflow can be paused." in page
 
-    def test_that_match_nothing_are_none(self, admin_client_: Client) -> None:
+    def test_no_match_changes_nothing(self, admin_client_: Client) -> None:
         (workflow,) = started()
         asked = admin_client_.post(
             url(LIST) + "?state=paused",
@@ -343,7 +341,7 @@ class TestMany:
         assert_state(workflow, "ready")
 
     @pytest.mark.parametrize("query", ["hero=order", "hero=testapp.order:x"])
-    def test_of_a_filter_that_cannot_be_read_are_refused(self, admin_client_: Client, query: str) -> None:
+    def test_a_wrong_filter_is_refused(self, admin_client_: Client, query: str) -> None:
         (workflow,) = started()
         data = {"across": "1", "query": query, "up_to": workflow.pk, "reason": "so"}
         assert admin_client_.post(url(MANY, "cancel"), data).status_code == 400
@@ -399,7 +397,7 @@ class TestInline:
         assert url(PAGE, mine.pk) in page
         assert url(PAGE, other.pk) not in page
 
-    def test_leaves_them_alone_when_the_page_is_saved(self, admin_client_: Client) -> None:
+    def test_saving_the_page_changes_no_workflow(self, admin_client_: Client) -> None:
         (mine,) = started()
         before = Workflow.objects.values().get(pk=mine.pk)
         page = admin_client_.get(url("testapp_order_change", mine.hero_id))

@@ -29,7 +29,7 @@ NASTY = "<script>alert('x')</script>"
 
 
 class RenamedOnPage(Workflow):
-    """Has a step with a past."""
+    """Has a renamed step."""
 
     may_proceed_without_hero = True
 
@@ -132,7 +132,7 @@ class TestList:
 
 
 class TestWorkflowPage:
-    def test_tells_what_happened_at_each_step(self, admin_client_: Client) -> None:
+    def test_shows_what_happened_at_each_step(self, admin_client_: Client) -> None:
         (workflow,) = started()
         run_next_step(workflow)
         page = text(admin_client_.get(url(PAGE, workflow.pk)))
@@ -171,7 +171,7 @@ class TestWorkflowPage:
             page = text(admin_client_.get(address, follow=True))
             assert NASTY not in page, address
 
-    def test_of_a_hero_whose_model_is_gone_says_so(self, admin_client_: Client) -> None:
+    def test_says_that_the_hero_s_model_is_missing(self, admin_client_: Client) -> None:
         (workflow,) = started()
         gone = ContentType.objects.create(app_label="testapp", model="nolongerthere")
         Workflow.objects.filter(pk=workflow.pk).update(hero_type=gone)
@@ -180,7 +180,7 @@ class TestWorkflowPage:
             assert "testapp.nolongerthere" in page
             assert "model missing" in page
 
-    def test_of_a_hero_that_cannot_say_its_name_is_shown_all_the_same(
+    def test_shows_a_hero_whose_str_fails(
         self, admin_client_: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (workflow,) = started()
@@ -191,7 +191,7 @@ class TestWorkflowPage:
         monkeypatch.setattr(Order, "__str__", fail)
         assert f"testapp.order {workflow.hero_id}" in text(admin_client_.get(url(LIST)))
 
-    def test_tells_of_signals_that_came_and_of_the_one_that_is_awaited(self, admin_client_: Client) -> None:
+    def test_shows_received_signals_and_the_awaited_one(self, admin_client_: Client) -> None:
         workflow = Waiting.start()
         run_next_step(workflow)
         workflow.signal("other", {"a": 1})
@@ -204,7 +204,7 @@ class TestWorkflowPage:
         assert "evt_1" in page
         assert "waited for news, received" in page
 
-    def test_tells_what_a_step_was_called_before(self, admin_client_: Client) -> None:
+    def test_shows_the_former_name_of_a_step(self, admin_client_: Client) -> None:
         workflow = RenamedOnPage.start()
         StepExecution.objects.filter(workflow=workflow).update(step_name="old_name")
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="old_name")
@@ -223,7 +223,7 @@ class TestWorkflowPage:
         page = text(admin_client_.get(url(PAGE, workflow.pk)))
         assert 'class="gd-tools"' not in page
 
-    def test_of_a_stranded_one_offers_no_skip_and_points_at_the_missing_step(
+    def test_an_undeclared_step_is_marked_and_cannot_be_skipped_or_resumed(
         self, admin_client_: Client
     ) -> None:
         (workflow,) = started()
@@ -231,11 +231,15 @@ class TestWorkflowPage:
         Workflow.objects.filter(pk=workflow.pk).update(next_step_name="gone")
         page = text(admin_client_.get(url(PAGE, workflow.pk)))
         assert "Skip gone" not in page
+        workflow.pause()
+        paused = admin_client_.get(url(PAGE, workflow.pk))
+        labels = [button["label"] for button in paused.context["buttons"]]
+        assert labels == ["Resume at a step…", "Reschedule…", "Send a signal…", "Cancel…"]
         assert "not declared in this code" in page
         assert page.count('aria-current="step"') == 1
         assert 'class="gd-why gd-bad"' in page
 
-    def test_of_nothing_is_not_found(self, admin_client_: Client) -> None:
+    def test_an_unknown_workflow_is_not_found(self, admin_client_: Client) -> None:
         assert admin_client_.get(url(PAGE, 10**8)).status_code == 404
         assert admin_client_.get(url(PAGE, "x")).status_code == 404
 
@@ -277,14 +281,14 @@ class TestOverview:
         with travel(timedelta(hours=1)):
             assert "dead" in text(admin_client_.get(url("geneva_drive_overview")))
 
-    def test_is_empty_with_words(self, admin_client_: Client) -> None:
+    def test_explains_empty_lists(self, admin_client_: Client) -> None:
         page = text(admin_client_.get(url("geneva_drive_overview")))
         assert "No workflow has been started yet" in page
         assert "No process runs steps" in page
 
 
 class TestRemovedSteps:
-    def test_says_which_gravestones_can_go(self, admin_client_: Client) -> None:
+    def test_shows_which_gravestones_can_be_deleted(self, admin_client_: Client) -> None:
         assert "can be deleted now" in text(admin_client_.get(url("geneva_drive_removed_steps")))
         (workflow,) = started()
         StepExecution.objects.filter(workflow=workflow).update(step_name="buried")
@@ -308,7 +312,7 @@ class TestRemovedSteps:
 
 
 @override_settings(LANGUAGE_CODE="nl", USE_I18N=True)
-def test_pages_come_in_other_languages_without_falling_over(admin_client_: Client) -> None:
+def test_pages_work_in_other_languages(admin_client_: Client) -> None:
     workflow = stumbled()
     text(admin_client_.get(url(LIST)))
     text(admin_client_.get(url(PAGE, workflow.pk)))

@@ -1,4 +1,4 @@
-"""What the page of a workflow tells of its attempts."""
+"""The attempts on the page of a workflow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("message", ["no address", "first line\nsecond line", "x" * 200])
-def test_tells_an_error_once_and_all_of_it(admin_client_: Client, message: str) -> None:
+def test_shows_an_error_once_and_in_full(admin_client_: Client, message: str) -> None:
     workflow = stumbled()
     failed = StepExecution.objects.filter(workflow=workflow, step_name="second")
     failed.update(error_message=message, error_traceback="")
