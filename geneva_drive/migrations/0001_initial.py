@@ -52,20 +52,7 @@ class Migration(migrations.Migration):
                 ("id", geneva_drive.models.fields.primary_key()),
                 ("type", geneva_drive.models.fields.IdentifierField(editable=False, max_length=150)),
                 ("hero_id", geneva_drive.models.fields.HeroKeyField(blank=True, null=True)),
-                (
-                    "state",
-                    geneva_drive.models.fields.IdentifierField(
-                        choices=[
-                            ("ready", "ready"),
-                            ("performing", "performing"),
-                            ("paused", "paused"),
-                            ("finished", "finished"),
-                            ("canceled", "canceled"),
-                        ],
-                        default="ready",
-                        max_length=20,
-                    ),
-                ),
+                ("state", geneva_drive.models.fields.IdentifierField(default="ready", max_length=20)),
                 (
                     "current_step_name",
                     geneva_drive.models.fields.IdentifierField(
@@ -108,6 +95,15 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "indexes": [
+                    models.Index(fields=["hero_type", "hero_id"], name="geneva_workflow_of_hero"),
+                    models.Index(fields=["type", "state"], name="geneva_workflow_type_state"),
+                    models.Index(fields=["state", "transitioned_at"], name="geneva_workflow_ended"),
+                    models.Index(fields=["created_at"], name="geneva_workflow_created"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("ongoing_key",), name="geneva_one_ongoing_workflow")
+                ],
                 "verbose_name": "workflow",
                 "verbose_name_plural": "workflows",
                 "permissions": [
@@ -132,14 +128,7 @@ class Migration(migrations.Migration):
                     "idempotency_key",
                     geneva_drive.models.fields.IdentifierField(blank=True, max_length=255, null=True),
                 ),
-                (
-                    "state",
-                    geneva_drive.models.fields.IdentifierField(
-                        choices=[("pending", "pending"), ("claimed", "claimed"), ("consumed", "consumed")],
-                        default="pending",
-                        max_length=20,
-                    ),
-                ),
+                ("state", geneva_drive.models.fields.IdentifierField(default="pending", max_length=20)),
                 ("payload", geneva_drive.models.fields.JSONColumn(blank=True, null=True)),
                 ("claimed_count", models.IntegerField(db_default=0, default=0)),
                 ("consumed_count", models.IntegerField(db_default=0, default=0)),
@@ -181,40 +170,8 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", geneva_drive.models.fields.primary_key()),
                 ("step_name", geneva_drive.models.fields.IdentifierField(max_length=150)),
-                (
-                    "state",
-                    geneva_drive.models.fields.IdentifierField(
-                        choices=[
-                            ("scheduled", "scheduled"),
-                            ("waiting", "waiting for a signal"),
-                            ("in_progress", "in progress"),
-                            ("completed", "completed"),
-                            ("failed", "failed"),
-                            ("canceled", "canceled"),
-                            ("skipped", "skipped"),
-                        ],
-                        default="scheduled",
-                        max_length=20,
-                    ),
-                ),
-                (
-                    "outcome",
-                    geneva_drive.models.fields.IdentifierField(
-                        blank=True,
-                        choices=[
-                            ("success", "success"),
-                            ("continued", "continued"),
-                            ("reattempted", "reattempted"),
-                            ("skipped", "skipped"),
-                            ("canceled", "canceled"),
-                            ("failed", "failed"),
-                            ("recovered", "recovered"),
-                            ("workflow_paused", "workflow paused"),
-                        ],
-                        max_length=20,
-                        null=True,
-                    ),
-                ),
+                ("state", geneva_drive.models.fields.IdentifierField(default="scheduled", max_length=20)),
+                ("outcome", geneva_drive.models.fields.IdentifierField(blank=True, max_length=20, null=True)),
                 ("queue", geneva_drive.models.fields.IdentifierField(max_length=100)),
                 ("priority", models.IntegerField(db_default=0, default=0, help_text="Lower runs first.")),
                 ("scheduled_for", geneva_drive.models.fields.UTCDateTimeField()),
@@ -291,6 +248,25 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "indexes": [
+                    models.Index(
+                        fields=["state", "on_hold", "queue", "priority", "scheduled_for"],
+                        name="geneva_execution_due",
+                    ),
+                    models.Index(fields=["state", "process", "started_at"], name="geneva_execution_running"),
+                    models.Index(
+                        fields=["state", "on_hold", "wait_deadline"], name="geneva_execution_timeout"
+                    ),
+                    geneva_drive.models.step_execution.NotNullIndex(
+                        fields=["error_class"], name="geneva_execution_error"
+                    ),
+                    geneva_drive.models.step_execution.NotNullIndex(
+                        fields=["waiting_since"], name="geneva_execution_waiting"
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("active_workflow",), name="geneva_one_active_execution")
+                ],
                 "verbose_name": "step execution",
                 "verbose_name_plural": "step executions",
             },
@@ -318,57 +294,5 @@ class Migration(migrations.Migration):
                 "verbose_name": "operator action",
                 "verbose_name_plural": "operator actions",
             },
-        ),
-        migrations.AddIndex(
-            model_name="workflow",
-            index=models.Index(fields=["hero_type", "hero_id"], name="geneva_workflow_of_hero"),
-        ),
-        migrations.AddIndex(
-            model_name="workflow",
-            index=models.Index(fields=["type", "state"], name="geneva_workflow_type_state"),
-        ),
-        migrations.AddIndex(
-            model_name="workflow",
-            index=models.Index(fields=["state", "transitioned_at"], name="geneva_workflow_ended"),
-        ),
-        migrations.AddConstraint(
-            model_name="workflow",
-            constraint=models.UniqueConstraint(fields=("ongoing_key",), name="geneva_one_ongoing_workflow"),
-        ),
-        migrations.AddIndex(
-            model_name="stepexecution",
-            index=models.Index(
-                fields=["state", "on_hold", "queue", "priority", "scheduled_for"], name="geneva_execution_due"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="stepexecution",
-            index=models.Index(fields=["state", "process", "started_at"], name="geneva_execution_running"),
-        ),
-        migrations.AddConstraint(
-            model_name="stepexecution",
-            constraint=models.UniqueConstraint(
-                fields=("active_workflow",), name="geneva_one_active_execution"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="stepexecution",
-            index=models.Index(fields=["state", "on_hold", "wait_deadline"], name="geneva_execution_timeout"),
-        ),
-        migrations.AddIndex(
-            model_name="workflow",
-            index=models.Index(fields=["created_at"], name="geneva_workflow_created"),
-        ),
-        migrations.AddIndex(
-            model_name="stepexecution",
-            index=geneva_drive.models.step_execution.NotNullIndex(
-                fields=["error_class"], name="geneva_execution_error"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="stepexecution",
-            index=geneva_drive.models.step_execution.NotNullIndex(
-                fields=["waiting_since"], name="geneva_execution_waiting"
-            ),
         ),
     ]

@@ -32,8 +32,13 @@ class IdentifierField(StablePath, models.CharField):  # type: ignore[type-arg]
 
     The default collations of MySQL and MariaDB do not distinguish them, and ``utf8mb4_bin`` pads with spaces.
     The collation is not an argument of the field, so that migrations are the same for every database; a
-    generated column inherits it from its ``output_field``.
+    generated column inherits it from its ``output_field``. Neither are the choices, which no database knows.
     """
+
+    def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
+        name, path, args, kwargs = super().deconstruct()
+        kwargs.pop("choices", None)
+        return name, path, args, kwargs
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
         parameters = super().db_parameters(connection)
