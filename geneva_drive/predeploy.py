@@ -95,8 +95,8 @@ def _undeclared(alias: str) -> Iterator[Effect]:
             yield Effect("undeclared", found.type, found.step, stopped, message, hint)
         if running:
             message = (
-                f"{running} are running {running_step}, which this code does not declare: old workers finish it. If such a "
-                "worker dies first, the workflow is deferred for UNDEFINED_STEP_GRACE and then pauses."
+                f"{running} are running {running_step}, which this code does not declare: old workers finish it. If "
+                "such a worker dies first, the workflow is deferred for UNDEFINED_STEP_GRACE and then pauses."
             )
             yield Effect("deferred", found.type, found.step, running, message, hint)
 
