@@ -76,13 +76,13 @@ def look_ahead(using: str | None = None) -> Predeploy:
 def _undeclared(alias: str) -> Iterator[Effect]:
     for found in undeclared_in_flight(alias):
         if found.step:
-            stand, run = f"at the step {found.step!r}", f"the step {found.step!r}"
+            place, running_step = f"at the step {found.step!r}", f"the step {found.step!r}"
             hint = (
                 f"Leave a gravestone, {found.step} = removed_step(), or name the step that replaced it: "
                 f'formerly=["{found.step}"].'
             )
         else:
-            stand, run = "of this class", "a step of this class"
+            place, running_step = "of this class", "a step of this class"
             hint = (
                 "Keep the class until its workflows have ended, add it to the former_types of another class, or "
                 f"cancel them: geneva_cancel --type {found.type}."
@@ -91,12 +91,12 @@ def _undeclared(alias: str) -> Iterator[Effect]:
         running = found.states.get(WorkflowState.PERFORMING, 0)
         stopped = found.workflows - running
         if stopped:
-            message = f"{stopped} are {stand}, which this code does not declare: they would pause."
+            message = f"{stopped} are {place}, which this code does not declare: they would pause."
             yield Effect("undeclared", found.type, found.step, stopped, message, hint)
         if running:
             message = (
-                f"{running} are running {run}, which this code does not declare: old workers finish it. If such a "
-                "worker dies first, the workflow is deferred for UNDEFINED_STEP_GRACE and then pauses."
+                f"{running} are running {running_step}, which this code does not declare: old workers finish it. If "
+                "such a worker dies first, the workflow is deferred for UNDEFINED_STEP_GRACE and then pauses."
             )
             yield Effect("deferred", found.type, found.step, running, message, hint)
 

@@ -26,7 +26,7 @@ def ids(messages: list[CheckMessage]) -> list[str]:
 
 
 class TestSettings:
-    def test_the_defaults_are_right(self, settings: Any) -> None:
+    def test_the_defaults_pass(self, settings: Any) -> None:
         settings.GENEVA_DRIVE = DEFAULTS
         assert check_settings() == []
         settings.GENEVA_DRIVE = {}
@@ -49,7 +49,7 @@ class TestSettings:
             ("INLINE_CONTINUATION", False),
         ],
     )
-    def test_what_is_accepted(self, settings: Any, key: str, value: object) -> None:
+    def test_valid_values_are_accepted(self, settings: Any, key: str, value: object) -> None:
         settings.GENEVA_DRIVE = {key: value}
         assert check_settings() == []
 
@@ -119,7 +119,7 @@ class TestRelations:
                 del apps.all_models["columnsapp"][name]
         apps.clear_cache()
 
-    def test_of_the_tests_own_models_are_right(self) -> None:
+    def test_relations_of_the_test_models_pass(self) -> None:
         assert check_relations() == []
 
     def test_foreign_keys_to_workflow_classes_are_refused(self, installed: None) -> None:
@@ -160,15 +160,15 @@ def found(given: list[CheckMessage], wanted: str) -> list[CheckMessage]:
 
 @pytest.mark.django_db
 class TestColumns:
-    def test_read_no_database_unless_asked(self) -> None:
+    def test_no_database_is_read_unless_requested(self) -> None:
         with connection.execute_wrapper(_refuse):
             assert check_columns(databases=None) == []
             assert check_columns() == []
 
-    def test_our_own_are_right(self) -> None:
+    def test_the_test_databases_columns_pass(self) -> None:
         assert found(on_default(), "E005") == []
 
-    def test_another_key_type_than_the_columns_is_an_error(self, settings: Any) -> None:
+    def test_a_key_type_that_differs_from_the_columns_is_an_error(self, settings: Any) -> None:
         kind = columns.key_kind(connection, columns.WORKFLOW_TABLE, "id")
         other = "uuid" if kind == "bigint" else "bigint"
         settings.GENEVA_DRIVE = {**settings.GENEVA_DRIVE, "KEY_TYPE": other}
@@ -178,7 +178,7 @@ class TestColumns:
         assert f"is {other!r}" in message.msg
         assert f"Set it to {kind!r}" in str(message.hint)
 
-    def test_another_hero_key_than_todays_is_a_warning(self, settings: Any) -> None:
+    def test_a_hero_key_type_that_differs_from_the_current_decision_is_a_warning(self, settings: Any) -> None:
         kind = columns.hero_key_kind(DEFAULT_DB_ALIAS)
         for wanted in columns.KINDS:
             settings.GENEVA_DRIVE = {**settings.GENEVA_DRIVE, "HERO_KEY_TYPE": wanted}
@@ -203,7 +203,7 @@ class TestColumns:
 
         assert "geneva_drive.W006" in {message.id for message in messages}
 
-    def test_a_database_without_our_tables_is_left_alone(self, settings: Any) -> None:
+    def test_a_database_without_the_tables_is_not_checked(self, settings: Any) -> None:
         class Router:
             def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool:
                 return app_label != "geneva_drive"

@@ -47,7 +47,7 @@ def test_it_is_the_time_of_the_database() -> None:
 
 
 @pytest.mark.django_db
-def test_it_goes_on_inside_a_transaction() -> None:
+def test_it_advances_inside_a_transaction() -> None:
     with transaction.atomic():
         _database_time()
         first = clock.now()
@@ -59,7 +59,7 @@ def test_it_goes_on_inside_a_transaction() -> None:
 
 @pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="on SQLite the host's clock is the database's")
 @pytest.mark.django_db
-def test_the_hosts_wall_clock_plays_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hosts_wall_clock_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a host that is ten minutes ahead, before and after measuring."""
     before = clock.now()
 
@@ -89,7 +89,7 @@ def test_it_is_measured_once_and_again_after_a_while(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.django_db
-def test_the_sessions_time_zone_plays_no_part() -> None:
+def test_the_sessions_time_zone_has_no_effect() -> None:
     before = clock.now()
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
@@ -105,7 +105,7 @@ def test_the_sessions_time_zone_plays_no_part() -> None:
 
 
 @pytest.mark.django_db
-def test_travelling_moves_it_and_comes_back() -> None:
+def test_travel_moves_it_and_restores_it() -> None:
     before = clock.now()
     with testing.travel(timedelta(days=3)):
         assert abs(clock.now() - before - timedelta(days=3)) < timedelta(minutes=5)
@@ -120,7 +120,7 @@ def test_aware_and_naive_values_become_utc(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("zoned", [True, False])
-def test_the_hour_that_comes_twice_stays_two_hours(settings: Any, zoned: bool) -> None:
+def test_the_repeated_hour_stays_two_hours(settings: Any, zoned: bool) -> None:
     """Given the night in which clocks go back, moments of both hours survive the way through a field."""
     settings.TIME_ZONE = "Europe/Amsterdam"
     settings.USE_TZ = zoned
@@ -130,7 +130,7 @@ def test_the_hour_that_comes_twice_stays_two_hours(settings: Any, zoned: bool) -
 
 
 @pytest.mark.django_db
-def test_elapsed_counts_from_a_fields_value() -> None:
+def test_elapsed_is_measured_from_a_fields_value() -> None:
     assert clock.elapsed(None) == timedelta(0)
     ago = clock.elapsed(clock.local(clock.now() - timedelta(hours=1)))
     assert timedelta(hours=1) <= ago < timedelta(hours=1, minutes=5)

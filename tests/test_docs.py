@@ -116,7 +116,7 @@ def test_the_code_of_a_page_runs(page: Page, project: Project) -> None:
     project.check()
 
 
-def test_what_is_not_run_is_known_and_says_why() -> None:
+def test_blocks_that_are_not_run_are_listed_with_a_reason() -> None:
     unknown = [
         f"{page.name}, line {block.line}: {block.language!r}"
         for page in PAGES
@@ -136,7 +136,7 @@ def test_most_pages_with_code_were_found() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_ids)
-def test_links_lead_to_files_that_exist(page: Page) -> None:
+def test_links_point_to_existing_files(page: Page) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.path.read_text())
 
     assert [link for link in links if not (page.path.parent / link).exists()] == []

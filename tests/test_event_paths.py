@@ -101,7 +101,7 @@ def run(workflow: Workflow, *, inline_continuation: bool) -> None:
 
 
 @pytest.mark.parametrize("inline_continuation", [False, True])
-def test_the_same_is_told_when_nobody_listens_for_transitions(inline_continuation: bool) -> None:
+def test_the_same_events_are_sent_without_receivers_of_transitions(inline_continuation: bool) -> None:
     """Without such a receiver PostgreSQL may begin and end steps in one statement each."""
     with listening("precondition_checked", "step_performed", "execution_finalized") as heard:
         run(ToldOnPaths.start(), inline_continuation=inline_continuation)
@@ -110,7 +110,7 @@ def test_the_same_is_told_when_nobody_listens_for_transitions(inline_continuatio
     assert only(heard, "execution_finalized") == [("first", False), ("passed_over", False), ("last", False)]
 
 
-def test_many_starts_are_told_one_by_one() -> None:
+def test_start_many_sends_one_event_per_workflow() -> None:
     with listening("workflow_started") as heard:
         created, _ = ToldOnPaths.start_many([Order.objects.create(), Order.objects.create()])
 
@@ -130,7 +130,7 @@ CONTROLS: dict[str, tuple[Callable[[Any], Any], Heard]] = {
 
 
 @pytest.mark.parametrize("case", CONTROLS.values(), ids=CONTROLS.keys())
-def test_operators_moves_are_told(case: tuple[Callable[[Any], Any], Heard]) -> None:
+def test_operator_actions_send_events(case: tuple[Callable[[Any], Any], Heard]) -> None:
     act, moves = case
     workflow = ToldOnPaths.start()
 
@@ -141,7 +141,7 @@ def test_operators_moves_are_told(case: tuple[Callable[[Any], Any], Heard]) -> N
 
 
 @pytest.mark.parametrize("act", ["resume_at", "cancel", "skip"])
-def test_an_execution_that_an_operator_ends_is_told(act: str) -> None:
+def test_an_execution_ended_by_an_operator_sends_an_event(act: str) -> None:
     workflow = ToldOnPaths.start()
     with listening("execution_finalized") as heard:
         if act == "resume_at":
@@ -152,7 +152,7 @@ def test_an_execution_that_an_operator_ends_is_told(act: str) -> None:
     assert only(heard, "execution_finalized") == [("first", False)]
 
 
-def test_a_condition_that_raises_is_told_as_failed() -> None:
+def test_an_error_in_a_condition_sends_the_verdict_failed() -> None:
     error = KeyError("the condition's own")
 
     def raises(workflow: Any) -> bool:
@@ -171,7 +171,7 @@ def test_a_condition_that_raises_is_told_as_failed() -> None:
 @pytest.mark.parametrize(
     ("error", "move"), [(KeyError(), ("performing", "paused")), (OSError(), ("performing", "ready"))]
 )
-def test_an_exception_is_told(error: Exception, move: Any) -> None:
+def test_an_exception_sends_events(error: Exception, move: Any) -> None:
     def raises(workflow: Any) -> None:
         raise error
 
@@ -184,7 +184,7 @@ def test_an_exception_is_told(error: Exception, move: Any) -> None:
     assert only(heard, "workflow_transitioned")[-1] == move
 
 
-def test_a_recovery_is_told() -> None:
+def test_a_recovery_sends_events() -> None:
     workflow = ToldOnPaths.start()
     with crash_at("performed"):
         run_next_step(workflow)

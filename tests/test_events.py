@@ -64,7 +64,7 @@ def heard(*signals: Signal) -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_start_is_told_after_its_commit_and_never_when_it_is_rolled_back() -> None:
+def test_a_start_sends_its_event_after_the_commit_and_never_after_a_rollback() -> None:
     with heard(events.workflow_started) as told:
         with transaction.atomic():
             workflow = Told.start()
@@ -81,7 +81,7 @@ def test_a_start_is_told_after_its_commit_and_never_when_it_is_rolled_back() -> 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("inline_continuation", [False, True])
-def test_every_state_that_a_workflow_goes_through_is_told(inline_continuation: bool) -> None:
+def test_every_state_change_sends_an_event(inline_continuation: bool) -> None:
     workflow = Told.start()
     with heard(events.workflow_transitioned) as told:
         while workflow.state == "ready":
@@ -97,7 +97,7 @@ def test_every_state_that_a_workflow_goes_through_is_told(inline_continuation: b
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_operators_do_is_told_too() -> None:
+def test_operator_actions_send_events_too() -> None:
     workflow = Told.start()
     with heard(events.workflow_transitioned) as told:
         workflow.pause()
@@ -113,7 +113,7 @@ def test_what_operators_do_is_told_too() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_control_that_is_rolled_back_is_not_told() -> None:
+def test_a_control_that_is_rolled_back_sends_no_event() -> None:
     workflow = Told.start()
     with heard(*SIGNALS) as told, transaction.atomic():
         workflow.pause()
@@ -125,7 +125,7 @@ def test_a_control_that_is_rolled_back_is_not_told() -> None:
 
 
 @pytest.mark.parametrize("inline_continuation", [False, True])
-def test_each_look_at_the_preconditions_is_told_with_its_verdict(inline_continuation: bool) -> None:
+def test_each_check_of_preconditions_sends_its_verdict(inline_continuation: bool) -> None:
     workflow = Told.start()
     with heard(events.precondition_checked) as told:
         while workflow.state == "ready":
@@ -138,7 +138,7 @@ def test_each_look_at_the_preconditions_is_told_with_its_verdict(inline_continua
     ]
 
 
-def test_a_deferral_and_a_cancel_are_verdicts() -> None:
+def test_deferred_and_canceled_are_verdicts() -> None:
     class Withdrawn(Free):
         gone = cancel_if(lambda workflow: True)
 
@@ -155,7 +155,7 @@ def test_a_deferral_and_a_cancel_are_verdicts() -> None:
     assert [each["verdict"] for each in told] == ["deferred", "canceled"]
 
 
-def test_each_body_is_told_with_its_time_and_how_it_ended() -> None:
+def test_each_body_sends_its_duration_and_how_it_ended() -> None:
     class EndsInThreeWays(Free):
         @step
         def plainly(self) -> None:
@@ -183,7 +183,7 @@ def test_each_body_is_told_with_its_time_and_how_it_ended() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("inline_continuation", [False, True])
-def test_each_end_of_an_execution_is_told_after_its_commit(inline_continuation: bool) -> None:
+def test_each_end_of_an_execution_sends_an_event_after_its_commit(inline_continuation: bool) -> None:
     workflow = Told.start()
     with heard(events.execution_finalized) as told:
         while workflow.state == "ready":
@@ -198,7 +198,7 @@ def test_each_end_of_an_execution_is_told_after_its_commit(inline_continuation: 
     assert not any(each["open"] for each in told)
 
 
-def test_an_end_that_came_too_late_is_told_as_fenced() -> None:
+def test_a_late_result_is_sent_as_fenced() -> None:
     workflow = Told.start()
     claimed = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
     assert claimed is not None
@@ -221,7 +221,7 @@ SIGNALS = [
 
 @pytest.mark.parametrize("number", range(len(SIGNALS)))
 @pytest.mark.parametrize("inline_continuation", [False, True])
-def test_a_receiver_that_raises_breaks_nothing(number: int, inline_continuation: bool) -> None:
+def test_an_error_in_a_receiver_breaks_nothing(number: int, inline_continuation: bool) -> None:
     def receiver(**_: Any) -> None:
         raise LookupError("a receiver that fails")
 
@@ -237,7 +237,7 @@ def test_a_receiver_that_raises_breaks_nothing(number: int, inline_continuation:
     assert workflow.executions.filter(state="completed").count() == 2
 
 
-def test_a_receiver_may_move_the_workflow() -> None:
+def test_a_receiver_can_move_the_workflow() -> None:
     """It stands outside of every lock."""
 
     def receiver(workflow: Workflow, execution: Any, **_: Any) -> None:
@@ -256,7 +256,7 @@ def test_a_receiver_may_move_the_workflow() -> None:
 
 @override_settings(GENEVA_DRIVE={"INLINE_CONTINUATION": False})
 @pytest.mark.parametrize("act", [Told.start, lambda: Told.start().pause(), lambda: Told.start().cancel()])
-def test_without_receivers_nothing_is_kept(act: Callable[[], Workflow]) -> None:
+def test_without_receivers_no_events_are_collected(act: Callable[[], Workflow]) -> None:
     pending = events.Pending()
     pending.add(events.workflow_started, act())
 

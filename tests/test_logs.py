@@ -67,7 +67,7 @@ def from_us(caplog: pytest.LogCaptureFixture, level: int = logging.DEBUG) -> lis
     ]
 
 
-def test_a_steps_own_logger_carries_the_fields_and_keeps_what_the_step_adds(
+def test_a_steps_logger_adds_the_fields_and_keeps_the_steps_extra(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="geneva_drive")
@@ -101,7 +101,7 @@ def test_a_failed_step_is_logged_once_with_its_traceback(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("step_name", ["first", "second"])
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_adds_no_second_record_and_the_record_names_the_step_that_failed(
+def test_a_worker_logs_no_second_record_and_the_record_names_the_failed_step(
     step_name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(workflow: Any) -> None:
@@ -120,7 +120,9 @@ def test_a_worker_adds_no_second_record_and_the_record_names_the_step_that_faile
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_immediate_dispatcher_adds_none_either(caplog: pytest.LogCaptureFixture, settings: Any) -> None:
+def test_the_immediate_dispatcher_logs_no_second_record_either(
+    caplog: pytest.LogCaptureFixture, settings: Any
+) -> None:
     settings.GENEVA_DRIVE = {"DISPATCHER": "geneva_drive.dispatchers.Immediate"}
 
     def fail(workflow: Any) -> None:
@@ -138,7 +140,7 @@ class Unformattable(Exception):
         raise KeyboardInterrupt
 
 
-def test_an_error_that_cannot_be_formatted_is_logged_all_the_same(
+def test_an_error_that_cannot_be_formatted_is_still_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(workflow: Any) -> None:
@@ -151,7 +153,7 @@ def test_an_error_that_cannot_be_formatted_is_logged_all_the_same(
     assert {tuple(fields(record).items()) for record in records} == {tuple(expected(workflow).items())}
 
 
-def test_a_recovery_carries_the_fields(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_recovery_has_the_fields(caplog: pytest.LogCaptureFixture) -> None:
     workflow = start(lambda workflow: None)
     with crash_at("performed"):
         run_next_step(workflow)
@@ -164,7 +166,7 @@ def test_a_recovery_carries_the_fields(caplog: pytest.LogCaptureFixture) -> None
     assert fields(record) == expected(workflow)
 
 
-def test_a_fenced_end_carries_the_fields(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fenced_result_has_the_fields(caplog: pytest.LogCaptureFixture) -> None:
     def meanwhile(workflow: Any) -> None:
         workflow.executions.update(attempt_token=uuid.uuid4())
 
@@ -175,7 +177,7 @@ def test_a_fenced_end_carries_the_fields(caplog: pytest.LogCaptureFixture) -> No
     assert fields(record) == expected(workflow)
 
 
-def test_a_dispatch_that_fails_carries_the_fields(caplog: pytest.LogCaptureFixture, settings: Any) -> None:
+def test_a_failed_dispatch_has_the_fields(caplog: pytest.LogCaptureFixture, settings: Any) -> None:
     workflow = start(lambda workflow: None)
     settings.GENEVA_DRIVE = {"DISPATCHER": "geneva_drive.not_there.Dispatcher"}
 
@@ -185,7 +187,7 @@ def test_a_dispatch_that_fails_carries_the_fields(caplog: pytest.LogCaptureFixtu
     assert fields(record) == expected(workflow)
 
 
-def test_a_row_that_cannot_be_prepared_carries_the_fields(
+def test_a_row_that_cannot_be_prepared_has_the_fields(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workflow = start(lambda workflow: None)
@@ -203,7 +205,7 @@ def test_a_row_that_cannot_be_prepared_carries_the_fields(
     assert fields(record) == expected(workflow) | {"hero": None}
 
 
-def test_an_execution_that_is_gone_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_deleted_execution_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="geneva_drive")
     workflow = start(lambda workflow: None)
     execution = workflow.executions.get()

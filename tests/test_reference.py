@@ -140,7 +140,7 @@ def _without_margin(text: str) -> str:
     return "\n".join(line.removeprefix("    ") for line in text.splitlines())
 
 
-def test_the_tree_of_errors_is_the_one_of_the_classes() -> None:
+def test_the_tree_of_errors_matches_the_classes() -> None:
     classes = _hierarchy(exceptions.GenevaDriveError)
 
     assert "PayloadTooLargeError" in classes["PayloadError"]
@@ -148,11 +148,11 @@ def test_the_tree_of_errors_is_the_one_of_the_classes() -> None:
     assert _drawn(_without_margin(exceptions.__doc__ or "")) == classes
 
 
-def test_the_page_of_errors_explains_each() -> None:
+def test_the_page_of_errors_explains_every_error() -> None:
     assert set(_rows(_page("errors"))) == set(exceptions.__all__) - {"GenevaDriveError"}
 
 
-def test_the_page_of_checks_has_each_that_the_code_may_find() -> None:
+def test_the_page_of_checks_has_every_check() -> None:
     levels = {"E": "error", "W": "warning", "I": "info"}
     package = Path(geneva_drive.__file__).parent
     found = {
@@ -167,7 +167,7 @@ def test_the_page_of_checks_has_each_that_the_code_may_find() -> None:
     }
 
 
-def test_the_page_of_events_has_each_with_its_arguments() -> None:
+def test_the_page_of_events_has_every_event_with_its_arguments() -> None:
     written = {name: set(re.findall(r"`(\w+)`", cells[0])) for name, cells in _rows(_page("events")).items()}
 
     source = Path(events.__file__).read_text()
@@ -180,7 +180,7 @@ def test_the_page_of_events_has_each_with_its_arguments() -> None:
     assert written == documented
 
 
-def test_the_page_of_states_has_each_with_the_moves_between_them() -> None:
+def test_the_page_of_states_has_each_state_with_its_transitions() -> None:
     page = _page("states")
 
     workflows = _rows(_section(page, "Workflow states"))

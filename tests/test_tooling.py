@@ -55,7 +55,7 @@ def _is_ours(thing: object) -> bool:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_every_module_imports_and_says_what_it_is(name: str) -> None:
+def test_every_module_can_be_imported_and_has_a_docstring(name: str) -> None:
     module = _module(name)
 
     source = Path(module.__file__ or "")
@@ -89,7 +89,7 @@ def test_importing_the_package_needs_neither_settings_nor_models() -> None:
     assert (done.stdout.strip(), done.stderr) == ("False", "")
 
 
-def test_no_file_names_a_folder_of_the_machine_where_it_was_written() -> None:
+def test_no_file_contains_a_path_of_the_authors_machine() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
         pytest.skip("this is no git checkout, so its files are not known")

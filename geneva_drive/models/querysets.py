@@ -20,7 +20,7 @@ _R_co = TypeVar("_R_co", bound=models.Model, covariant=True)
 
 
 class IndexedQuerySet(models.QuerySet[_R_co]):
-    """What every model here can be asked."""
+    """Queries that work on every model of geneva_drive."""
 
     def skip_scan(self, column: str) -> Iterator[Any]:
         """Yield the distinct values of a column in order, without NULL.
@@ -116,7 +116,7 @@ class WorkflowQuerySet(IndexedQuerySet[_W_co]):
         return self.filter(found, state__in=ONGOING)
 
     def with_latest_error(self) -> Self:
-        """Annotate ``latest_error``: the class of the latest failure at the step where a workflow stands.
+        """Annotate ``latest_error``: the class of the latest failure at the step where a workflow is.
 
         An error of an earlier step is history, and is not the reason for a pause.
         """

@@ -73,7 +73,7 @@ class Chain:
 
     @property
     def last(self) -> StepExecution:
-        """The execution that tells how the chain ended, or where it is."""
+        """The execution that shows how the chain ended, or where it is."""
         return self.executions[-1]
 
     @property

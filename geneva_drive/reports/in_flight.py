@@ -27,7 +27,7 @@ class RemovedStep:
     executions
         Executions with this name, in any state.
     landing
-        Workflows that stand at the gravestone, and skip it when they continue.
+        Workflows at the gravestone, which skip it when they continue.
     """
 
     type: str
@@ -131,7 +131,7 @@ def removed_steps_in_flight(using: str | None = None) -> list[RemovedStep]:
 def undeclared_in_flight(using: str | None = None) -> list[Undeclared]:
     """Return the steps and classes of ongoing workflows that this code does not declare.
 
-    Run with the new code against the live database, it tells before a deploy which workflows would pause.
+    Run it with the new code against the live database, to see before a deploy which workflows would pause.
     """
     alias = using or router.db_for_read(Workflow)
     rows: Any = Workflow.objects.using(alias).undeclared().order_by()

@@ -78,7 +78,7 @@ def _any_hero(key: str, using: str) -> Q:
 
 
 def _fits(condition: Q, using: str) -> bool:
-    """Whether the column can hold the key. Only preparing the query for this database tells."""
+    """Whether the column can hold the key. Only preparing the query for this database shows it."""
     try:
         str(Workflow._base_manager.using(using).filter(condition).query)
     except EmptyResultSet:

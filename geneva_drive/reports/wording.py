@@ -43,7 +43,7 @@ def in_words(delta: timedelta) -> str:
 
 
 def whole_seconds(delta: timedelta) -> timedelta:
-    """Drop the fraction, which nobody needs of something that goes on."""
+    """Drop the fraction, for durations that are still growing."""
     return timedelta(seconds=int(delta.total_seconds()))
 
 

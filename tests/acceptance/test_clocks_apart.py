@@ -33,7 +33,7 @@ def elsewhen(request: pytest.FixtureRequest) -> dict[str, str]:
     return {"LD_PRELOAD": str(_LIBRARIES[0]), "FAKETIME": request.param, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
-def test_a_live_step_is_not_declared_dead_by_a_host_of_another_time(
+def test_a_live_step_is_not_recovered_by_a_host_with_another_clock(
     launch: Launcher, room: Room, elsewhen: dict[str, str]
 ) -> None:
     """Given a lease of seconds and clocks ten minutes apart, neither takes the other for dead."""
@@ -60,7 +60,7 @@ def test_a_live_step_is_not_declared_dead_by_a_host_of_another_time(
     assert len(room.notes("began")) == 1
 
 
-def test_what_is_due_now_is_due_on_a_host_of_another_time(
+def test_a_due_step_is_due_on_a_host_with_another_clock(
     launch: Launcher, room: Room, elsewhen: dict[str, str]
 ) -> None:
     due, later = Chain.start(), Chain.start(at=clock.now() + timedelta(minutes=5))

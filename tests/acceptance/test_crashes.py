@@ -16,7 +16,7 @@ from tests.acceptance.room import Room
 from tests.acceptance.workshop.workflows import Chain, Deadly, DeadlyCanceling, DeadlyPausing, Patient
 
 
-def test_a_killed_step_runs_again_in_one_new_row(launch: Launcher, room: Room) -> None:
+def test_a_killed_step_is_retried_in_one_new_row(launch: Launcher, room: Room) -> None:
     workflow = Patient.start()
     child = launch.worker()
     until(lambda: room.notes("began"), "the body has begun", child=child)
@@ -81,7 +81,7 @@ def _is_paused(workflow: Deadly) -> bool:
     return bool(workflow.state == "paused")
 
 
-def test_a_step_says_itself_what_a_crash_means(launch: Launcher, room: Room) -> None:
+def test_a_step_decides_what_a_crash_means(launch: Launcher, room: Room) -> None:
     pausing, canceling = DeadlyPausing.start(), DeadlyCanceling.start()
     for _ in range(2):
         assert launch.worker("--queues", "default").wait() == -signal.SIGKILL
@@ -95,7 +95,9 @@ def test_a_step_says_itself_what_a_crash_means(launch: Launcher, room: Room) -> 
 
 
 @pytest.mark.parametrize(("action", "state"), [("pause", "paused"), ("cancel", "canceled")])
-def test_the_setting_says_what_a_crash_means(launch: Launcher, room: Room, action: str, state: str) -> None:
+def test_the_setting_decides_what_a_crash_means(
+    launch: Launcher, room: Room, action: str, state: str
+) -> None:
     workflow = Patient.start()
     child = launch.worker()
     until(lambda: room.notes("began"), "the body has begun", child=child)
@@ -117,7 +119,7 @@ def _recover_now(launch: Launcher, settings: dict[str, object] | None = None) ->
     return True
 
 
-def test_a_killed_worker_is_recovered_while_its_successor_bears_its_name(
+def test_a_killed_worker_is_recovered_while_its_successor_has_the_same_name(
     launch: Launcher, room: Room
 ) -> None:
     """Given a successor on the same host, started at once: it hides nothing, its identity is its own."""
@@ -135,7 +137,7 @@ def test_a_killed_worker_is_recovered_while_its_successor_bears_its_name(
     assert Counter(words[0] for words in room.notes()) == {"began": 2, "ended": 1, "after": 1}
 
 
-def test_two_housekeepers_and_a_live_long_step(launch: Launcher, room: Room) -> None:
+def test_two_housekeeping_passes_leave_a_long_live_step_alone(launch: Launcher, room: Room) -> None:
     """Given a step longer than the lease and than STUCK_AFTER, nobody touches it while its process lives."""
     settings = {"LEASE": 1, "STUCK_AFTER": 1}
     workflow = Patient.start()
@@ -165,7 +167,9 @@ def test_two_housekeepers_and_a_live_long_step(launch: Launcher, room: Room) -> 
     assert len(room.notes("began")) == 1
 
 
-def test_two_housekeepers_on_the_same_dead_rows_and_a_late_finisher(launch: Launcher, room: Room) -> None:
+def test_two_housekeeping_passes_recover_dead_rows_once_and_fence_a_late_result(
+    launch: Launcher, room: Room
+) -> None:
     """Given a process that was stopped beyond its lease: recovered once, and its own end is fenced."""
     settings = {"LEASE": 1}
     workflows = [Patient.start() for _ in range(4)]
@@ -198,7 +202,7 @@ def test_two_housekeepers_on_the_same_dead_rows_and_a_late_finisher(launch: Laun
         ]
 
 
-def test_housekeeping_tells_its_counts(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
+def test_housekeeping_prints_its_counts(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
     call_command("geneva_housekeeping", "--json")
     counts = json.loads(capsys.readouterr().out)
     assert {"recovered", "redispatched", "processes", "workflows", "executions", "protected"} <= set(counts)

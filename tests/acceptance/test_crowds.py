@@ -59,12 +59,12 @@ while not room().is_allowed("enough"):
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
 @pytest.mark.only_on("mysql", "mariadb", reason="deadlocks are InnoDB's, and so are these levels")
-def test_on_innodb(launch: Launcher, room: Room, isolation: str) -> None:
+def test_many_workers_on_innodb(launch: Launcher, room: Room, isolation: str) -> None:
     _crowd(launch, room, {"GENEVA_TEST_ISOLATION": isolation})
 
 
 @pytest.mark.only_on("postgresql", "sqlite", reason="MySQL and MariaDB have a test of their own")
-def test_on_others(launch: Launcher, room: Room) -> None:
+def test_many_workers_on_other_databases(launch: Launcher, room: Room) -> None:
     _crowd(launch, room, {})
 
 

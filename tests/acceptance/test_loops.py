@@ -20,9 +20,7 @@ def in_the_middle(room: Room, child: Child) -> None:
     until(lambda: room.notes("began-5"), "the loop is at its fifth item", child=child)
 
 
-def test_a_worker_that_is_told_to_stop_stops_its_loop_and_another_repeats_nothing(
-    launch: Launcher, room: Room
-) -> None:
+def test_a_worker_shutdown_ends_its_loop_and_another_repeats_nothing(launch: Launcher, room: Room) -> None:
     workflow = Loop.start()
     child = launch.worker()
     in_the_middle(room, child)
@@ -40,7 +38,7 @@ def test_a_worker_that_is_told_to_stop_stops_its_loop_and_another_repeats_nothin
     assert done(room) == EVERY_ITEM
 
 
-def test_a_killed_worker_s_loop_goes_on_from_its_cursor(launch: Launcher, room: Room) -> None:
+def test_a_killed_workers_loop_continues_at_its_cursor(launch: Launcher, room: Room) -> None:
     workflow = Loop.start()
     child = launch.worker()
     in_the_middle(room, child)
@@ -58,7 +56,7 @@ def test_a_killed_worker_s_loop_goes_on_from_its_cursor(launch: Launcher, room: 
     assert list(rows) == [("recovered", 5), ("success", 10)]
 
 
-def test_a_loop_that_kills_its_worker_again_and_again_comes_to_its_end(launch: Launcher, room: Room) -> None:
+def test_a_loop_that_kills_its_worker_repeatedly_still_completes(launch: Launcher, room: Room) -> None:
     workflow = DeadlyLoop.start()
 
     for _ in range(3):
@@ -88,7 +86,7 @@ def test_a_pause_stops_a_loop_in_a_worker_and_resume_repeats_nothing(launch: Lau
     assert done(room) == EVERY_ITEM
 
 
-def test_a_worker_that_slept_beyond_its_lease_stops_at_its_next_checkpoint(
+def test_a_worker_suspended_beyond_its_lease_stops_at_its_next_checkpoint(
     launch: Launcher, room: Room
 ) -> None:
     workflow = Loop.start()

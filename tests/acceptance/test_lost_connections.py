@@ -45,7 +45,7 @@ def _drop_all_sessions() -> int:
     return len(numbers)
 
 
-def test_between_polls(launch: Launcher, room: Room) -> None:
+def test_a_connection_lost_between_polls(launch: Launcher, room: Room) -> None:
     child = launch.worker("--poll-interval", "0.2", "--no-listen")
     until(Process.objects.exists, "it has begun", child=child)
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_between_polls(launch: Launcher, room: Room) -> None:
     assert len(room.notes()) == 5
 
 
-def test_in_mid_step(launch: Launcher, room: Room) -> None:
+def test_a_connection_lost_during_a_step(launch: Launcher, room: Room) -> None:
     """Given a step that is done when its connection is found lost, its end is recorded all the same."""
     workflow = Asking.start()
     child = launch.worker("--max-steps", "2", settings={"LEASE": 30})
@@ -75,7 +75,7 @@ def test_in_mid_step(launch: Launcher, room: Room) -> None:
     assert workflow.state == "finished"
 
 
-def test_a_body_that_loses_its_connection_unnoticed_is_recorded(launch: Launcher, room: Room) -> None:
+def test_a_connection_lost_unnoticed_in_a_body_is_recorded(launch: Launcher, room: Room) -> None:
     """Given that the session is killed by the body itself, finalize is the first to find out."""
     workflow = Careless.start()
     launch.worker("--max-steps", "2", settings={"LEASE": 30}).finish()
@@ -89,7 +89,7 @@ def test_a_body_that_loses_its_connection_unnoticed_is_recorded(launch: Launcher
     assert len(room.notes()) == 2
 
 
-def test_while_many_steps_end_and_begin(launch: Launcher, room: Room) -> None:
+def test_connections_lost_while_many_steps_run(launch: Launcher, room: Room) -> None:
     """Given sessions dropped again and again while steps begin and end, everything comes to its end."""
     workflows = [Chain.start() for _ in range(40)]
     child = launch.worker(
@@ -121,7 +121,7 @@ def all_ended() -> bool:
 
 
 @pytest.mark.only_on("mysql", "mariadb", reason="PostgreSQL ends no idle sessions unless it is told to")
-def test_sessions_that_the_server_ends_for_idleness(launch: Launcher, room: Room) -> None:
+def test_idle_sessions_ended_by_the_server(launch: Launcher, room: Room) -> None:
     Chain.start()
     # Between polls, and between two beats, every session is idle for too long.
     child = launch.worker(

@@ -62,7 +62,9 @@ def pooled(transactional_db: None, tmp_path: Path) -> Iterator[dict[str, str]]:
         process.wait()
 
 
-def test_a_worker_runs_everything(launch: Launcher, room: Room, pooled: dict[str, str]) -> None:
+def test_a_worker_runs_everything_behind_a_pooler(
+    launch: Launcher, room: Room, pooled: dict[str, str]
+) -> None:
     for kind in (Chain, Effects, Asking):
         for _ in range(4):
             kind.start()
@@ -76,7 +78,7 @@ def test_a_worker_runs_everything(launch: Launcher, room: Room, pooled: dict[str
     assert "Traceback" not in child.output()
 
 
-def test_housekeeping_too(launch: Launcher, room: Room, pooled: dict[str, str]) -> None:
+def test_housekeeping_works_behind_a_pooler(launch: Launcher, room: Room, pooled: dict[str, str]) -> None:
     Chain.start()
     call_command("geneva_worker", "--drain", "--no-listen", verbosity=0)
     child = launch.command("geneva_housekeeping", settings={"RETENTION": 0}, environment=pooled)

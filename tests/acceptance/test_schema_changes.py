@@ -19,7 +19,7 @@ _LIMIT = {
 }
 
 
-def test_a_table_is_altered_while_a_step_takes_its_time(launch: Launcher, room: Room) -> None:
+def test_a_table_can_be_altered_during_a_long_step(launch: Launcher, room: Room) -> None:
     workflow = Asking.start()
     child = launch.worker("--max-steps", "2", "--poll-interval", "0.1")
     until(lambda: room.notes("began"), "the body has begun", child=child)
@@ -42,7 +42,7 @@ def test_a_table_is_altered_while_a_step_takes_its_time(launch: Launcher, room: 
 
 
 @pytest.mark.only_on("postgresql", reason="only PostgreSQL tells of open transactions by session")
-def test_a_worker_in_the_middle_of_a_step_has_no_open_transaction(launch: Launcher, room: Room) -> None:
+def test_a_worker_has_no_open_transaction_during_a_step(launch: Launcher, room: Room) -> None:
     Asking.start()
     child = launch.worker("--threads", "2")
     until(lambda: room.notes("began"), "the body has begun", child=child)

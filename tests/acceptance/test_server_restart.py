@@ -111,7 +111,7 @@ def _said(launcher: Launcher, program: str) -> str:
     return child.output().strip()
 
 
-def test_a_worker_goes_on_after_a_restart(server: PrivateServer, away: Launcher, room: Room) -> None:
+def test_a_worker_continues_after_a_restart(server: PrivateServer, away: Launcher, room: Room) -> None:
     """Given one step in hand and an idle thread, the step is recorded and new work is found."""
     _said(away, START)
     child = away.worker("--threads", "2", "--poll-interval", "0.2", settings={"LEASE": 30})
@@ -136,7 +136,7 @@ def _can_start(launcher: Launcher) -> bool:
     return launcher.python(START).wait() == 0
 
 
-def test_it_can_be_stopped_while_its_server_is_away(
+def test_a_worker_can_be_stopped_while_its_server_is_down(
     server: PrivateServer, away: Launcher, room: Room
 ) -> None:
     child = away.worker("--poll-interval", "0.1", settings={"LEASE": 1})

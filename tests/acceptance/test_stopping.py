@@ -14,7 +14,7 @@ from tests.acceptance.workshop.workflows import Patient
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_finishes_the_steps_in_hand(
+def test_the_first_signal_finishes_running_steps(
     launch: Launcher, room: Room, number: signal.Signals
 ) -> None:
     """Given two steps in hand and one that is due, the two end well, and what follows is left scheduled."""
@@ -38,7 +38,7 @@ def test_the_first_signal_finishes_the_steps_in_hand(
     assert "Traceback" not in child.output()
 
 
-def test_the_second_signal_leaves_at_once_and_another_worker_goes_on(launch: Launcher, room: Room) -> None:
+def test_the_second_signal_stops_at_once_and_another_worker_continues(launch: Launcher, room: Room) -> None:
     """Given a lease of an hour: only a process that said it is dead is recovered within this test."""
     workflow = Patient.start()
     settings = {"LEASE": 3600}

@@ -32,14 +32,14 @@ def _listeners() -> list[int]:
         return [pid for (pid,) in cursor.fetchall()]
 
 
-def test_a_start_wakes_it(launch: Launcher, room: Room) -> None:
+def test_a_start_wakes_a_worker(launch: Launcher, room: Room) -> None:
     child = _idle(launch, "--max-steps", "5")
     Chain.start()
     child.finish()
     assert len(room.notes()) == 5
 
 
-def test_a_start_wakes_it_at_the_commit_and_not_before(launch: Launcher, room: Room) -> None:
+def test_a_start_wakes_a_worker_at_the_commit_and_not_before(launch: Launcher, room: Room) -> None:
     child = _idle(launch, "--max-steps", "5")
     with transaction.atomic():
         workflow = Chain.start()
@@ -51,7 +51,7 @@ def test_a_start_wakes_it_at_the_commit_and_not_before(launch: Launcher, room: R
     assert len(room.notes()) == 5
 
 
-def test_a_resume_wakes_it(launch: Launcher, room: Room) -> None:
+def test_a_resume_wakes_a_worker(launch: Launcher, room: Room) -> None:
     workflow = Chain.start()
     workflow.pause()
     child = _idle(launch, "--max-steps", "5")
@@ -60,7 +60,7 @@ def test_a_resume_wakes_it(launch: Launcher, room: Room) -> None:
     assert len(room.notes()) == 5
 
 
-def test_a_skip_and_a_resume_at_wake_it(launch: Launcher, room: Room) -> None:
+def test_skip_and_resume_at_wake_a_worker(launch: Launcher, room: Room) -> None:
     skipped, moved = Chain.start(), Chain.start()
     skipped.pause()
     moved.pause()
@@ -72,7 +72,7 @@ def test_a_skip_and_a_resume_at_wake_it(launch: Launcher, room: Room) -> None:
     assert [words[0] for words in room.notes()] == ["two", "three", "four", "five", "five"]
 
 
-def test_what_follows_on_another_queue_wakes_its_worker(launch: Launcher, room: Room) -> None:
+def test_a_next_step_on_another_queue_wakes_its_worker(launch: Launcher, room: Room) -> None:
     """Given workers of two queues, only the one that is meant runs the step."""
     there = launch.worker(*HOUR, "--queues", "there", "--max-steps", "5")
     here = launch.worker(*HOUR, "--queues", "here")
@@ -84,7 +84,7 @@ def test_what_follows_on_another_queue_wakes_its_worker(launch: Launcher, room: 
     here.finish()
 
 
-def test_it_listens_again_after_its_connection_was_lost(launch: Launcher, room: Room) -> None:
+def test_a_worker_listens_again_after_a_lost_connection(launch: Launcher, room: Room) -> None:
     child = _idle(launch, "--max-steps", "5")
     before = _listeners()
     with connection.cursor() as cursor:
@@ -95,7 +95,7 @@ def test_it_listens_again_after_its_connection_was_lost(launch: Launcher, room: 
     assert len(room.notes()) == 5
 
 
-def test_without_listening_it_polls(launch: Launcher, room: Room) -> None:
+def test_without_listening_a_worker_polls(launch: Launcher, room: Room) -> None:
     child = launch.worker("--no-listen", "--poll-interval", "0.1", "--max-steps", "5")
     until(Process.objects.exists, "it has begun", child=child)
     Chain.start()
@@ -104,7 +104,7 @@ def test_without_listening_it_polls(launch: Launcher, room: Room) -> None:
     assert _listeners() == []
 
 
-def test_an_idle_thread_beside_a_long_step_is_woken(launch: Launcher, room: Room) -> None:
+def test_an_idle_thread_is_woken_during_a_long_step(launch: Launcher, room: Room) -> None:
     child = _idle(launch, "--threads", "2")
     Patient.start()
     until(lambda: room.notes("began"), "one thread is busy", child=child)

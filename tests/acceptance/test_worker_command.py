@@ -16,7 +16,7 @@ from tests.acceptance.room import Room
 from tests.acceptance.workshop.workflows import Chain
 
 
-def test_a_drained_worker_has_run_everything_to_its_end(launch: Launcher, room: Room) -> None:
+def test_a_drained_worker_has_completed_everything(launch: Launcher, room: Room) -> None:
     workflows = [Chain.start() for _ in range(5)]
 
     child = launch.worker("--drain", "--threads", "2")
@@ -32,7 +32,7 @@ def test_a_drained_worker_has_run_everything_to_its_end(launch: Launcher, room: 
     assert "Worker stopped after 25 step(s)." in child.output()
 
 
-def test_a_worker_tells_of_each_step_and_of_its_end(launch: Launcher, room: Room) -> None:
+def test_a_worker_logs_each_step_and_its_own_end(launch: Launcher, room: Room) -> None:
     workflow = Chain.start()
 
     child = launch.worker("-v", "2")
@@ -46,7 +46,7 @@ def test_a_worker_tells_of_each_step_and_of_its_end(launch: Launcher, room: Room
 
 
 @pytest.mark.only_on("sqlite", reason="elsewhere a missing table is no error that could pass")
-def test_without_tables_a_worker_does_not_wait_for_them(launch: Launcher, tmp_path: Path) -> None:
+def test_a_worker_does_not_wait_for_missing_tables(launch: Launcher, tmp_path: Path) -> None:
     names = {"default": str(tmp_path / "empty.sqlite3"), "other": str(tmp_path / "other.sqlite3")}
 
     child = launch.worker("--drain", environment={"GENEVA_TEST_NAMES": json.dumps(names)})
@@ -73,7 +73,7 @@ def test_max_steps_is_exact(launch: Launcher, room: Room, threads: str) -> None:
     )
 
 
-def test_a_worker_serves_its_queues_alone(launch: Launcher, room: Room) -> None:
+def test_a_worker_serves_only_its_queues(launch: Launcher, room: Room) -> None:
     here = Chain.start(job_options={"queue": "here"})
     there = Chain.start(job_options={"queue": "there"})
     elsewhere = Chain.start()
@@ -86,7 +86,7 @@ def test_a_worker_serves_its_queues_alone(launch: Launcher, room: Room) -> None:
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_tables_on_a_second_database(launch: Launcher, room: Room) -> None:
+def test_a_worker_on_a_second_database(launch: Launcher, room: Room) -> None:
     workflow = Chain.start(using="other")
 
     launch.worker("--drain").finish()

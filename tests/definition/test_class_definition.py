@@ -186,11 +186,11 @@ ORDERS = {
 
 
 @pytest.mark.parametrize(("source", "order"), ORDERS.values(), ids=ORDERS.keys())
-def test_order(source: str, order: str) -> None:
+def test_steps_are_in_the_declared_order(source: str, order: str) -> None:
     assert define(source).steps.names == tuple(order.split())
 
 
-def test_a_subclass_may_redefine_the_plain_method_and_keep_the_rest() -> None:
+def test_a_subclass_can_override_the_method_and_keep_the_options() -> None:
     cls = define("""
         class Parent(Base):
             @step(wait=timedelta(hours=1), queue="slow")
@@ -212,7 +212,7 @@ def test_a_subclass_may_redefine_the_plain_method_and_keep_the_rest() -> None:
     assert made.steps["ship"].wait == parent.steps["ship"].wait
 
 
-def test_a_mixin_may_redefine_the_plain_method() -> None:
+def test_a_mixin_can_override_the_method() -> None:
     cls = define("""
         class Parent(Base):
             @step(priority=4)
@@ -251,7 +251,7 @@ def test_steps_of_a_plain_mixin_can_be_called_and_overridden_with_super() -> Non
     assert cls._geneva.cancel_conditions[0].evaluate(cls())
 
 
-def test_a_buried_step_can_be_brought_back() -> None:
+def test_a_removed_step_can_be_declared_again() -> None:
     cls = define("""
         class Parent(Base):
             @step
@@ -269,7 +269,7 @@ def test_a_buried_step_can_be_brought_back() -> None:
     assert not cls.__mro__[1].steps["a"].is_runnable
 
 
-def test_a_subclass_leaves_its_parent_alone() -> None:
+def test_a_subclass_does_not_change_its_parent() -> None:
     cls = define("""
         class Parent(Base):
             @step
@@ -284,7 +284,7 @@ def test_a_subclass_leaves_its_parent_alone() -> None:
     assert cls.__mro__[1].steps["a"].is_runnable
 
 
-def test_what_a_subclass_replaces_need_not_fit_it_any_more() -> None:
+def test_a_subclass_need_not_satisfy_options_it_replaces() -> None:
     cls = define("""
         class Parent(Base):
             @step(skip_if="no_email")

@@ -38,7 +38,7 @@ def name_of(definition: StepDefinition | None) -> str | None:
         ("tomb", None),
     ],
 )
-def test_next_after_steps_over_gravestones(name: str | None, following: str | None) -> None:
+def test_next_after_skips_gravestones(name: str | None, following: str | None) -> None:
     assert name_of(STEPS.next_after(name)) == following
 
 
@@ -54,7 +54,7 @@ def test_next_after_steps_over_gravestones(name: str | None, following: str | No
         ("tomb", "second"),
     ],
 )
-def test_previous_before_steps_over_gravestones(name: str, preceding: str | None) -> None:
+def test_previous_before_skips_gravestones(name: str, preceding: str | None) -> None:
     assert name_of(STEPS.previous_before(name)) == preceding
 
 
@@ -79,7 +79,7 @@ def test_it_finds_present_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["__class__", "names", "next_after", "os.system", "", None, 0, ["first"]])
-def test_whatever_a_row_holds_finds_a_step_or_nothing(name: object) -> None:
+def test_resolve_accepts_any_value_and_returns_a_step_or_none(name: object) -> None:
     assert name not in STEPS
     if name is None or isinstance(name, str):
         assert STEPS.resolve(name) is None
@@ -98,12 +98,12 @@ def test_resolve_follows_former_names(name: str, current: str | None) -> None:
 
 
 @pytest.mark.parametrize("look_up", [STEPS.next_after, STEPS.previous_before])
-def test_the_neighbours_of_an_unknown_step_are_an_error_not_the_end(look_up: object) -> None:
+def test_neighbors_of_an_unknown_step_are_an_error(look_up: object) -> None:
     with pytest.raises(StepNotDefinedError, match=r"'nobody'.*grave, first, pit"):
         look_up("nobody")  # type: ignore[operator]
 
 
-def test_without_steps_there_is_nothing_after_the_start() -> None:
+def test_an_empty_collection_has_no_first_step() -> None:
     empty = StepCollection()
 
     assert len(empty) == 0
@@ -124,7 +124,7 @@ def test_it_cannot_be_changed(attribute: str) -> None:
 
 
 @given(st.lists(st.booleans(), max_size=12))
-def test_neighbours_are_the_nearest_runnable_ones(removed: list[bool]) -> None:
+def test_neighbors_are_the_nearest_runnable_steps(removed: list[bool]) -> None:
     steps = StepCollection(StepDefinition(f"s{i}", removed=each) for i, each in enumerate(removed))
     definitions = list(steps)
 

@@ -41,17 +41,17 @@ class Row:
     ],
 )
 @pytest.mark.parametrize("negated", [False, True])
-def test_the_answer_is_true_or_false(test: Any, holds: bool, negated: bool) -> None:
+def test_a_condition_returns_true_or_false(test: Any, holds: bool, negated: bool) -> None:
     assert Condition(test, negated=negated).evaluate(Row()) is (holds is not negated)
 
 
-def test_what_a_condition_raises_passes_through() -> None:
+def test_an_error_in_a_condition_is_propagated() -> None:
     with pytest.raises(LookupError, match="gone"):
         Condition("raising").evaluate(Row())
 
 
 @pytest.mark.parametrize("test", ["later", lambda workflow: workflow.later()])
-def test_an_awaitable_is_no_answer(test: Any) -> None:
+def test_an_awaitable_result_is_refused(test: Any) -> None:
     # It is always true, so the workflow would be canceled, or the step skipped, each time.
     with pytest.raises(TypeError, match=r"condition 'check' of Row gave an awaitable"):
         Condition(test, name="check").evaluate(Row())
@@ -69,7 +69,7 @@ def test_an_awaitable_is_no_answer(test: Any) -> None:
         ("run_if=False", True),
     ],
 )
-def test_a_step_is_skipped_if_its_condition_says_so(written: str, skipped: bool) -> None:
+def test_a_step_is_skipped_if_its_condition_is_true(written: str, skipped: bool) -> None:
     cls = define(f"""
         class Made(Base):
             def yes(self):
@@ -83,7 +83,7 @@ def test_a_step_is_skipped_if_its_condition_says_so(written: str, skipped: bool)
 
 
 @pytest.mark.parametrize("written", ["skip_if=False", "run_if=True", "skip_if=None", "run_if=None"])
-def test_a_condition_that_never_holds_is_none_to_ask(written: str) -> None:
+def test_a_constant_false_condition_is_not_checked(written: str) -> None:
     cls = define(f"""
         class Made(Base):
             @step({written})
@@ -113,7 +113,7 @@ def test_cancel_conditions_come_in_order_inherited_first() -> None:
     assert len(cls.__mro__[1]._geneva.cancel_conditions) == 1
 
 
-def test_a_subclass_may_redefine_the_method_of_a_condition() -> None:
+def test_a_subclass_can_override_the_method_of_a_condition() -> None:
     cls = define("""
         class Parent(Base):
             @cancel_if

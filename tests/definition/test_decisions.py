@@ -105,7 +105,7 @@ def test_the_terminal_action_follows_the_last_reattempt(decide: Any, terminal: s
     assert decision.notes["reason"] == "used up its reattempts: 2 in a row"
 
 
-def test_without_a_policy_it_is_recorded_and_pauses() -> None:
+def test_without_a_policy_the_error_is_recorded_and_the_workflow_pauses() -> None:
     decision = decide_error(ERROR, notes={"reason": "for a test"})
 
     assert shape(decision) == PAUSE
@@ -123,7 +123,9 @@ def test_without_a_policy_it_is_recorded_and_pauses() -> None:
         (flow.Reattempt(reason="busy"), AGAIN),
     ],
 )
-def test_a_handlers_word_ends_as_a_policys_would(control: flow.FlowControl, expected: Any) -> None:
+def test_flow_control_in_a_handler_ends_like_a_policys_action(
+    control: flow.FlowControl, expected: Any
+) -> None:
     decision = decide_handled(control, ERROR, match(), reattempts=0, crashes=0)
 
     assert shape(decision) == expected
@@ -132,7 +134,7 @@ def test_a_handlers_word_ends_as_a_policys_would(control: flow.FlowControl, expe
 
 
 @pytest.mark.parametrize("wait", [timedelta(0), timedelta(microseconds=1), timedelta(seconds=1)])
-def test_without_a_limit_a_second_lies_between_reattempts(wait: timedelta) -> None:
+def test_without_a_limit_reattempts_wait_at_least_a_second(wait: timedelta) -> None:
     assert decide_error(ERROR, match("reattempt", cap=None), wait=wait).wait == timedelta(seconds=1)
     assert decide_error(ERROR, match("reattempt", cap=9), wait=wait).wait == wait
 
@@ -147,7 +149,7 @@ def test_without_a_limit_a_second_lies_between_reattempts(wait: timedelta) -> No
         (flow.Reattempt(HOUR), AGAIN),
     ],
 )
-def test_a_steps_own_word_records_no_error_and_begins_all_counts_anew(
+def test_flow_control_in_a_step_records_no_error_and_resets_all_counts(
     control: flow.FlowControl, expected: Any
 ) -> None:
     decision = decide_flow(control)
@@ -167,7 +169,7 @@ def test_a_steps_own_word_records_no_error_and_begins_all_counts_anew(
         ("cancel", 0, Then.CANCEL),
     ],
 )
-def test_a_crash_leaves_the_count_of_reattempts_as_it_is(action: str, crashes: int, then: Then) -> None:
+def test_a_crash_does_not_change_the_count_of_reattempts(action: str, crashes: int, then: Then) -> None:
     decision = decide_crash(action, error=ERROR, crashes=crashes, limit=3, reattempts=5)
 
     assert shape(decision) == ("failed", "recovered", then)
@@ -244,7 +246,7 @@ def test_a_reattempt_is_within_the_limit_and_counted(case: tuple[Match | None, i
     crash_before=st.lists(st.booleans(), max_size=200),
     terminal=st.sampled_from(list(ENDS)),
 )
-def test_a_step_that_always_fails_runs_once_and_its_reattempts_whatever_crashes_come_between(
+def test_a_step_that_always_fails_gets_exactly_its_reattempts_despite_crashes(
     cap: int, crash_before: list[bool], terminal: str
 ) -> None:
     """Plays the rows of one step: its attempts fail or crash, until something else follows."""

@@ -75,7 +75,7 @@ ORDER = {
 
 
 @pytest.mark.parametrize("case", ORDER.values(), ids=ORDER.keys())
-def test_precedence(case: Any) -> None:
+def test_policies_are_tried_in_order_of_precedence(case: Any) -> None:
     of_step, of_class, expected = case
 
     found = find_policy(VeryBusy("very busy"), of_step, of_class)
@@ -95,7 +95,7 @@ def test_precedence(case: Any) -> None:
         ([policy("b", KeyError, cap=3)], [policy("a", Busy, cap=7)], 7),
     ],
 )
-def test_the_smallest_limit_of_a_steps_list_holds_for_all_of_it(
+def test_the_smallest_limit_of_a_steps_list_applies_to_the_whole_list(
     of_step: list[Policy], of_class: list[Policy], cap: int | None
 ) -> None:
     found = find_policy(Busy(), of_step, of_class)
@@ -113,13 +113,13 @@ def test_the_smallest_limit_of_a_steps_list_holds_for_all_of_it(
         ([ExceptionGroup("", [Busy()])], "specific"),
     ],
 )
-def test_a_group_fits_when_nothing_else_is_in_it(errors: list[Exception], expected: str | None) -> None:
+def test_a_group_matches_if_all_its_errors_match(errors: list[Exception], expected: str | None) -> None:
     found = find_policy(ExceptionGroup("tasks", errors), [SPECIFIC], [])
 
     assert (None if found is None else found.policy.name) == expected
 
 
-def test_what_a_matcher_raises_passes_through() -> None:
+def test_an_error_in_a_matcher_is_propagated() -> None:
     with pytest.raises(LookupError, match="own mistake"):
         find_policy(Busy(), [policy("broken", Broken())], [BLANKET])
 
@@ -133,6 +133,6 @@ def test_what_a_matcher_raises_passes_through() -> None:
         ("builtins.SystemExit", "which is not an exception class"),
     ],
 )
-def test_a_dotted_name_that_names_no_exception_is_no_silent_miss(name: str, says: str) -> None:
+def test_a_dotted_name_of_no_exception_is_an_error(name: str, says: str) -> None:
     with pytest.raises(StepConfigurationError, match=says):
         find_policy(Busy(), [policy("named", name)], [])

@@ -33,7 +33,7 @@ def test_it_carries_a_reason(word: type[flow.FlowControl]) -> None:
 
 
 @pytest.mark.parametrize("word", [flow.Reattempt, flow.Suspend])
-def test_a_wait_is_a_duration_from_zero(word: Any) -> None:
+def test_a_wait_is_a_duration_of_zero_or_more(word: Any) -> None:
     assert word().wait == timedelta(0)
     assert word(wait=timedelta(minutes=5)).wait == timedelta(minutes=5)
 
@@ -53,7 +53,7 @@ def test_a_reattempt_continues_unless_it_is_told_to_rewind() -> None:
     assert flow.Reattempt(rewind=True).rewind
 
 
-def test_unwrap_finds_what_a_task_group_wrapped() -> None:
+def test_unwrap_finds_flow_control_in_a_task_group() -> None:
     async def pausing() -> None:
         raise flow.Pause("later")
 

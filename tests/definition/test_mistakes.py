@@ -493,7 +493,7 @@ ALL = {
 
 
 @pytest.mark.parametrize("mistake", ALL.values(), ids=ALL.keys())
-def test_a_mistake_is_refused_with_its_place_and_the_way_out(mistake: Mistake) -> None:
+def test_a_mistake_is_refused_with_its_place_and_a_hint(mistake: Mistake) -> None:
     with pytest.raises(StepConfigurationError) as caught:
         define(
             mistake.source,

@@ -25,17 +25,17 @@ MOMENT = datetime(2031, 5, 1, 12, tzinfo=UTC)
         {"queue": "q" * 100, "priority": 5, "wait": timedelta(days=36525)},
     ],
 )
-def test_known_options_pass(options: dict[str, Any]) -> None:
+def test_known_options_are_accepted(options: dict[str, Any]) -> None:
     assert validate(options, "here") == options
     assert validate(options, "here") is not options
 
 
 @override_settings(USE_TZ=True)
-def test_a_moment_passes() -> None:
+def test_a_moment_is_accepted() -> None:
     assert validate({"wait_until": MOMENT}, "here") == {"wait_until": MOMENT}
 
 
-def test_none_is_not_given() -> None:
+def test_none_means_not_given() -> None:
     assert validate(None, "here") == {}
     assert validate({"queue": None, "priority": 1}, "here") == {"priority": 1}
 
@@ -62,7 +62,7 @@ def test_none_is_not_given() -> None:
     ],
 )
 @override_settings(USE_TZ=True)
-def test_anything_else_is_refused_where_it_is_written(options: Any, says: str) -> None:
+def test_other_options_are_refused_with_their_place(options: Any, says: str) -> None:
     with pytest.raises(StepConfigurationError, match=f"^OrderWorkflow.start.*{says}"):
         validate(options, "OrderWorkflow.start")
 
@@ -70,7 +70,7 @@ def test_anything_else_is_refused_where_it_is_written(options: Any, says: str) -
 @pytest.mark.parametrize(
     ("use_tz", "moment", "says"), [(True, MOMENT.replace(tzinfo=None), "naive"), (False, MOMENT, "aware")]
 )
-def test_a_moment_must_be_of_the_projects_kind(use_tz: bool, moment: datetime, says: str) -> None:
+def test_a_moment_must_be_aware_or_naive_like_the_project(use_tz: bool, moment: datetime, says: str) -> None:
     with override_settings(USE_TZ=use_tz), pytest.raises(StepConfigurationError, match=f"is {says}"):
         validate({"wait_until": moment}, "here")
 
@@ -88,13 +88,13 @@ def test_a_moment_must_be_of_the_projects_kind(use_tz: bool, moment: datetime, s
         ({"wait_until": 2}, None, {"priority": 1}, {"wait_until": 2, "priority": 1}),
     ],
 )
-def test_the_step_wins_over_the_instance_over_the_class(
+def test_the_step_overrides_the_instance_which_overrides_the_class(
     of_class: Any, of_instance: Any, of_step: Any, merged: dict[str, Any]
 ) -> None:
     assert merge(of_class, of_instance, of_step) == merged
 
 
-def test_merging_changes_none_of_the_layers() -> None:
+def test_merging_does_not_change_its_inputs() -> None:
     layer = {"wait_until": MOMENT}
 
     merge(layer, {"wait": timedelta(1)})

@@ -58,7 +58,7 @@ def test_a_step_without_on_exception_has_no_policy() -> None:
     assert of_step("None") == ()
 
 
-def test_everything_about_a_reattempt_is_kept() -> None:
+def test_all_reattempt_options_are_kept() -> None:
     (policy,) = of_step(
         "ExceptionPolicy('reattempt', matching=TimeoutError, wait=timedelta(minutes=5), max_reattempts=7, "
         "terminal_action='skip', report='terminal_only')"
@@ -75,13 +75,13 @@ def test_everything_about_a_reattempt_is_kept() -> None:
 @pytest.mark.parametrize(
     ("written", "cap"), [("", 100), ("max_reattempts=None", None), ("max_reattempts=0", 0)]
 )
-def test_no_limit_is_said_with_none(written: str, cap: int | None) -> None:
+def test_none_means_no_limit(written: str, cap: int | None) -> None:
     (policy,) = of_step(f"ExceptionPolicy('reattempt', {written})")
 
     assert policy.cap == cap
 
 
-def test_a_wait_may_be_named_or_computed() -> None:
+def test_a_wait_can_be_named_or_computed() -> None:
     (named,) = of_step("ExceptionPolicy('reattempt', wait='polynomial')")
     (computed,) = of_step("ExceptionPolicy('reattempt', wait=lambda attempt: timedelta(hours=attempt))")
 
@@ -107,7 +107,7 @@ def test_a_computed_wait_must_be_a_duration(given: Any) -> None:
         ("[matching, 'a.b']", (Ellipsis, "a.b")),
     ],
 )
-def test_what_it_is_meant_for(written: str, matchers: tuple[Any, ...]) -> None:
+def test_matching_accepts_classes_names_and_matchers(written: str, matchers: tuple[Any, ...]) -> None:
     matching = Matching()
     (policy,) = of_step(f"ExceptionPolicy('skip', matching={written})", matching=matching)
 
@@ -120,7 +120,7 @@ def test_a_list_keeps_its_order() -> None:
     assert [policy.action for policy in policies] == ["skip", "cancel", "pause"]
 
 
-def test_a_series_shares_it() -> None:
+def test_all_steps_of_a_series_share_their_policies() -> None:
     cls = make(
         """
         class Made(Base):
@@ -132,7 +132,7 @@ def test_a_series_shares_it() -> None:
 
 
 @pytest.mark.parametrize("written", ["'back_off'", "lambda workflow, error: workflow.pause()"])
-def test_a_policy_may_have_a_handler(written: str) -> None:
+def test_a_policy_can_have_a_handler(written: str) -> None:
     (policy,) = in_class(
         f"""
         exception_policies = [ExceptionPolicy(matching=TimeoutError, handler={written}, max_reattempts=3)]
@@ -157,7 +157,7 @@ def test_a_policy_may_have_a_handler(written: str) -> None:
         ),
     ],
 )
-def test_a_method_may_handle(decorator: str, matchers: tuple[Any, ...]) -> None:
+def test_a_method_can_be_a_handler(decorator: str, matchers: tuple[Any, ...]) -> None:
     cls = make(f"class Made(Base):\n    {decorator}\n    def back_off(self, error): return error")
     (policy,) = cls._geneva.policies
 
@@ -167,7 +167,7 @@ def test_a_method_may_handle(decorator: str, matchers: tuple[Any, ...]) -> None:
     assert cls.back_off(None, 5) == 5  # a plain method again
 
 
-def test_an_object_that_matches_is_no_function_under_the_decorator() -> None:
+def test_a_matcher_object_is_not_mistaken_for_the_decorated_function() -> None:
     matching = Matching()
     (policy,) = in_class("@on_exception(matching)\ndef back_off(self, error): ...", matching=matching)
 
@@ -178,7 +178,7 @@ def names(cls: Any) -> list[str]:
     return [policy.name for policy in cls._geneva.policies]
 
 
-def test_declared_later_stands_later_and_base_classes_stand_first() -> None:
+def test_policies_are_in_the_order_of_declaration_with_base_classes_first() -> None:
     cls = make(
         """
         class Mixin:
@@ -218,7 +218,7 @@ def test_a_handler_that_is_declared_again_moves_to_its_new_place() -> None:
     assert cls._geneva.policies[-1].matchers == (OSError,)
 
 
-def test_a_plain_method_replaces_the_code_and_keeps_the_rest() -> None:
+def test_a_plain_method_overrides_the_handler_and_keeps_its_options() -> None:
     cls = make(
         """
         class Parent(Base):
@@ -233,7 +233,7 @@ def test_a_plain_method_replaces_the_code_and_keeps_the_rest() -> None:
     assert cls.back_off(None, None) == "child"
 
 
-def test_an_empty_list_says_nothing() -> None:
+def test_an_empty_list_means_no_policy() -> None:
     assert in_class("exception_policies = []") == ()
 
 
@@ -311,7 +311,7 @@ STEP_MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", STEP_MISTAKES.values(), ids=STEP_MISTAKES.keys())
-def test_a_mistake_of_a_step_is_refused_with_its_place_and_the_way_out(mistake: tuple[str, ...]) -> None:
+def test_a_mistake_in_a_step_is_refused_with_its_place_and_a_hint(mistake: tuple[str, ...]) -> None:
     written, *says = mistake
 
     message = refused(f"def helper(self): ...\n@step(on_exception={written})\ndef ship(self): ...")
@@ -390,7 +390,7 @@ def keep(function: Any) -> Any:
 
 
 @pytest.mark.parametrize("mistake", CLASS_MISTAKES.values(), ids=CLASS_MISTAKES.keys())
-def test_a_mistake_of_a_class_is_refused_with_its_place_and_the_way_out(mistake: tuple[str, ...]) -> None:
+def test_a_mistake_in_a_class_is_refused_with_its_place_and_a_hint(mistake: tuple[str, ...]) -> None:
     body, *says = mistake
 
     message = refused(body, keep=keep)
@@ -401,7 +401,7 @@ def test_a_mistake_of_a_class_is_refused_with_its_place_and_the_way_out(mistake:
 
 
 @pytest.mark.parametrize("other", ["@step\n    def ship(self): ...", "@cancel_if\n    def ship(self): ..."])
-def test_a_subclass_gives_no_inherited_name_another_meaning(other: str) -> None:
+def test_a_subclass_cannot_give_an_inherited_name_another_meaning(other: str) -> None:
     with pytest.raises(StepConfigurationError, match="that of an inherited"):
         make(
             f"class Parent(Base):\n    {other}\nclass Made(Parent):\n    @on_exception(ValueError)\n"
@@ -409,7 +409,7 @@ def test_a_subclass_gives_no_inherited_name_another_meaning(other: str) -> None:
         )
 
 
-def test_a_subclass_may_not_break_a_handler_that_it_inherits() -> None:
+def test_a_subclass_cannot_break_an_inherited_handler() -> None:
     with pytest.raises(StepConfigurationError, match=r"on_exception 'back_off'.*is not a function"):
         make(
             "class Parent(Base):\n    @on_exception(ValueError)\n    def back_off(self, error): ...\n"

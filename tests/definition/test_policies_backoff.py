@@ -26,7 +26,7 @@ DAY = timedelta(days=1)
         ("exponential", 17, 86400),
     ],
 )
-def test_a_backoff_grows_by_its_curve(name: str, attempt: int, seconds: int) -> None:
+def test_a_backoff_follows_its_curve(name: str, attempt: int, seconds: int) -> None:
     waits = [backoff(name, attempt) for _ in range(200)]
 
     assert max(waits) <= timedelta(seconds=seconds)
@@ -35,13 +35,13 @@ def test_a_backoff_grows_by_its_curve(name: str, attempt: int, seconds: int) -> 
 
 @pytest.mark.parametrize("name", ["polynomial", "exponential"])
 @pytest.mark.parametrize("attempt", [1, 64, 1_100, 10**9, 10**400])
-def test_any_attempt_can_be_waited_for(name: str, attempt: int) -> None:
+def test_every_attempt_has_a_valid_backoff(name: str, attempt: int) -> None:
     assert timedelta(0) < backoff(name, attempt) <= DAY
 
 
 @pytest.mark.parametrize("name", ["polynomial", "exponential"])
 @pytest.mark.parametrize("attempt", [3, 1_100])
-def test_those_that_failed_together_do_not_come_back_together(name: str, attempt: int) -> None:
+def test_jitter_spreads_reattempts_of_simultaneous_failures(name: str, attempt: int) -> None:
     assert len({backoff(name, attempt) for _ in range(50)}) > 25
 
 

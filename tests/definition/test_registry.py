@@ -30,7 +30,7 @@ def accept(registry: Registry, cls: Any) -> None:
     registry.register(cls)
 
 
-def test_a_class_is_found_by_its_present_and_its_former_types() -> None:
+def test_a_class_is_found_by_its_current_and_former_types() -> None:
     registry = Registry()
     order = made("shop.Order", "shop.Purchase", "old.Order")
     accept(registry, order)
@@ -71,7 +71,7 @@ def test_all_lists_the_classes_by_label() -> None:
     assert registry.all() == (order, ship)
 
 
-def test_labels_are_those_of_the_class_its_past_and_its_subclasses() -> None:
+def test_labels_include_former_types_and_subclasses() -> None:
     registry = Registry()
     shared = made("shop.Shared", is_abstract=True)
     order = made("shop.Order", "shop.Purchase", bases=(shared,))
@@ -86,7 +86,7 @@ def test_labels_are_those_of_the_class_its_past_and_its_subclasses() -> None:
     assert registry.labels_for(other) == ("shop.Other",)
 
 
-def test_a_class_of_the_same_module_replaces_its_predecessor_and_its_past() -> None:
+def test_a_class_with_the_same_module_and_name_replaces_its_predecessor_and_its_former_types() -> None:
     registry = Registry()
     accept(registry, made("shop.Order", "shop.Purchase"))
     successor = made("shop.Order", "shop.Sale")
@@ -121,7 +121,7 @@ def test_two_classes_for_one_type_are_refused_naming_both(late: Any) -> None:
     assert registry.all() == (order,)
 
 
-def test_what_is_discarded_is_free_again() -> None:
+def test_a_discarded_type_can_be_registered_again() -> None:
     registry = Registry()
     accept(registry, made("shop.Order", "shop.Purchase"))
     registry.discard("shop.Order")
@@ -133,7 +133,7 @@ def test_what_is_discarded_is_free_again() -> None:
     assert registry.get("shop.Purchase") is purchase
 
 
-def test_threads_may_register_while_others_look() -> None:
+def test_threads_can_register_while_others_read() -> None:
     registry = Registry()
     base = made("shop.Base", is_abstract=True)
     classes = [made(f"shop.W{number}", f"shop.Old{number}", bases=(base,)) for number in range(200)]

@@ -15,7 +15,7 @@ def make(declaration: str, *, function: str = "def send(self, iteration): ...") 
     return define(f"class Made(Base):\n    {declaration}\n    {function}", resumable_step=resumable_step)
 
 
-def test_without_options_it_writes_after_each_item_and_has_no_limit() -> None:
+def test_by_default_it_writes_after_each_item_and_has_no_limit() -> None:
     send = make("@resumable_step").steps["send"]
 
     assert send.resumable
@@ -23,7 +23,7 @@ def test_without_options_it_writes_after_each_item_and_has_no_limit() -> None:
     assert make("@resumable_step()").steps["send"] == send
 
 
-def test_every_option_is_kept_beside_those_of_a_step() -> None:
+def test_every_option_is_kept_together_with_the_options_of_a_step() -> None:
     send = make(
         "@resumable_step(max_iterations=10, max_runtime=timedelta(minutes=5), checkpoint_every=timedelta(seconds=2),"
         " wait=timedelta(hours=1), queue='mail', formerly=['mail_all'], on_crash='pause')"
@@ -45,7 +45,7 @@ def test_none_means_the_default() -> None:
     assert (send.max_iterations, send.max_runtime, send.checkpoint_every) == (None, None, 1)
 
 
-def test_a_series_may_be_resumable() -> None:
+def test_a_series_can_be_resumable() -> None:
     made = define(
         """
         def send(self, iteration): ...
@@ -62,7 +62,7 @@ def test_a_series_may_be_resumable() -> None:
     ]
 
 
-def test_a_subclass_may_redefine_the_plain_method() -> None:
+def test_a_subclass_can_override_the_method() -> None:
     class Parent(Base):
         @resumable_step(max_iterations=3)
         def send(self, iteration: Any) -> None: ...
@@ -112,16 +112,16 @@ def test_a_wrong_option_is_refused_with_its_place_and_value(written: str, says: 
 
 
 @pytest.mark.parametrize("written", ["max_iterations=5", "max_runtime=timedelta(1)", "checkpoint_every=5"])
-def test_what_is_for_loops_is_refused_on_a_plain_step(written: str) -> None:
+def test_options_for_loops_are_refused_on_a_plain_step(written: str) -> None:
     with pytest.raises(StepConfigurationError, match="Declare it with @resumable_step"):
         make(f"@step({written})", function="def send(self): ...")
 
 
-def test_atomic_false_is_no_contradiction() -> None:
+def test_atomic_false_is_accepted() -> None:
     assert not make("@resumable_step(atomic=False)").steps["send"].atomic
 
 
-def test_the_list_of_options_has_those_for_loops() -> None:
+def test_the_list_of_options_includes_those_for_loops() -> None:
     with pytest.raises(StepConfigurationError) as refused:
         make("@resumable_step(nothing=1)")
 
@@ -139,13 +139,13 @@ def test_the_list_of_options_has_those_for_loops() -> None:
         ("async def send(self, iteration): ...", "async_to_sync"),
     ],
 )
-def test_a_body_takes_the_iteration_and_nothing_else(function: str, says: str) -> None:
+def test_a_body_must_accept_the_iteration_and_nothing_else(function: str, says: str) -> None:
     with pytest.raises(StepConfigurationError) as refused:
         make("@resumable_step", function=function)
 
     assert says in str(refused.value)
 
 
-def test_a_plain_step_takes_no_iteration() -> None:
+def test_a_plain_step_must_not_accept_an_iteration() -> None:
     with pytest.raises(StepConfigurationError, match="Change what it takes"):
         make("@step")

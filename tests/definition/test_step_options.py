@@ -31,7 +31,7 @@ def test_both_overloads_have_every_option_in_the_order_of_the_table(decorator: A
 
 
 @DECORATORS
-def test_a_series_has_the_options_that_may_hold_for_each_step(decorator: Any) -> None:
+def test_a_series_has_the_options_that_can_apply_to_each_step(decorator: Any) -> None:
     (waits, waits_default), *shared = _keywords(decorator.series).items()
 
     assert (waits, waits_default) == ("waits", inspect.Parameter.empty)

@@ -71,7 +71,7 @@ def test_every_option_is_kept() -> None:
     assert ship.options == {"queue": "mail", "priority": -3, "wait": timedelta(hours=1)}
 
 
-def test_the_decorator_can_be_written_out() -> None:
+def test_the_decorator_can_be_called_with_parentheses() -> None:
     def from_outside(workflow: Any) -> str:
         return "outside"
 
@@ -98,7 +98,7 @@ def test_a_step_stays_a_method_of_the_class() -> None:
     assert Callable.ship.__doc__ == "Send it."
 
 
-def test_async_steps_are_told_apart() -> None:
+def test_async_steps_are_recognized() -> None:
     class Async(Base):
         @step
         async def later(self) -> None: ...
@@ -158,7 +158,7 @@ def test_a_series_is_placed_as_a_whole() -> None:
     assert cls.steps.names == ("first", "checks_1", "checks_2", "polls_1", "polls_2", "polls_3", "last")
 
 
-def test_a_gravestone_is_known_but_cannot_run() -> None:
+def test_a_gravestone_is_declared_but_cannot_run() -> None:
     class Buried(Base):
         capture = removed_step()
 

@@ -42,33 +42,33 @@ class Anything:
         return True
 
 
-def test_a_name_stands_for_a_matcher_of_that_name() -> None:
+def test_a_name_is_short_for_a_matcher_of_that_name() -> None:
     step = one_step("wait_for='paid'")
 
     assert step.wait_for == SignalMatcher("paid")
     assert step.conditional
 
 
-def test_a_step_waits_for_nothing_unless_told() -> None:
+def test_a_step_waits_for_nothing_by_default() -> None:
     step = one_step("")
 
     assert (step.wait_for, step.timeout, step.on_timeout, step.conditional) == (None, None, None, False)
 
 
-def test_any_object_with_matches_is_taken_as_it_is() -> None:
+def test_any_object_with_matches_is_accepted_unchanged() -> None:
     matcher = Anything()
 
     assert one_step("wait_for=matcher", matcher=matcher).wait_for is matcher
 
 
-def test_a_timeout_and_what_follows_are_kept() -> None:
+def test_timeout_and_on_timeout_are_kept() -> None:
     step = one_step("wait=timedelta(1), wait_for='paid', timeout=timedelta(days=7), on_timeout='skip'")
 
     assert (step.wait, step.timeout, step.on_timeout) == (timedelta(1), timedelta(days=7), "skip")
 
 
 @pytest.mark.parametrize("value", ["timedelta(days=1)", "5", "2.5"])
-def test_wait_for_a_duration_names_the_right_argument(value: str) -> None:
+def test_wait_for_with_a_duration_suggests_wait(value: str) -> None:
     complaint = refusal(f"wait_for={value}")
 
     assert "say wait=" in complaint
@@ -76,7 +76,7 @@ def test_wait_for_a_duration_names_the_right_argument(value: str) -> None:
     assert "step 'ship'" in complaint
 
 
-def test_wait_for_a_name_names_the_right_argument() -> None:
+def test_wait_with_a_name_suggests_wait_for() -> None:
     assert "say wait_for='paid'" in refusal("wait='paid'")
 
 
@@ -103,7 +103,7 @@ def test_wait_for_a_name_names_the_right_argument() -> None:
         ("wait_for=SignalMatcher('paid', later)", "async"),
     ],
 )
-def test_a_mistake_is_told_when_the_class_is_made(options: str, expected: str) -> None:
+def test_a_mistake_is_reported_when_the_class_is_created(options: str, expected: str) -> None:
     async def later(workflow: Any, payload: Any) -> bool:
         return True
 
@@ -137,7 +137,7 @@ def test_a_condition_is_called_with_workflow_and_payload() -> None:
     assert seen == [("the workflow", [1]), (None, [])]
 
 
-def test_an_awaitable_is_no_answer() -> None:
+def test_an_awaitable_result_is_refused() -> None:
     async def answer() -> bool:
         return True
 
@@ -147,7 +147,7 @@ def test_an_awaitable_is_no_answer() -> None:
         signal_matches(matcher, SimpleNamespace(name="paid", payload=None, workflow=None))
 
 
-def test_what_is_waited_for_can_be_said() -> None:
+def test_a_matcher_can_be_described() -> None:
     class Named(Anything):
         name = "a name"
 
@@ -163,7 +163,7 @@ def test_what_is_waited_for_can_be_said() -> None:
     ]
 
 
-def test_only_a_matcher_that_looks_at_its_name_alone_is_asked_about_that_name_alone() -> None:
+def test_only_a_plain_name_matcher_is_queried_by_its_name() -> None:
     class Broader(SignalMatcher):
         def matches(self, signal: Any) -> bool:
             return True

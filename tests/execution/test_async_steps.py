@@ -43,7 +43,7 @@ def test_an_async_step_runs_and_its_orm_calls_use_the_runners_own_connection() -
     ("word", "state"),
     [("pause", "paused"), ("cancel", "canceled"), ("finish", "finished"), ("skip", "ready")],
 )
-def test_an_async_step_speaks_too(word: str, state: str) -> None:
+def test_an_async_step_can_use_flow_control(word: str, state: str) -> None:
     class SpeakingLater(Free):
         @step
         async def speaks(self) -> None:
@@ -60,7 +60,7 @@ def test_an_async_step_speaks_too(word: str, state: str) -> None:
     assert_state(workflow, state)
 
 
-def test_a_word_out_of_a_task_group_is_the_word() -> None:
+def test_flow_control_raised_in_a_task_group_is_applied() -> None:
     class Grouped(Free):
         @step
         async def grouped(self) -> None:
@@ -79,7 +79,7 @@ def test_a_word_out_of_a_task_group_is_the_word() -> None:
     }
 
 
-def test_a_failure_beside_a_word_in_a_task_group_is_a_failure_and_no_crash() -> None:
+def test_an_error_next_to_flow_control_in_a_task_group_is_a_failure_and_not_a_crash() -> None:
     class Mixed(Free):
         @step
         async def mixed(self) -> None:
@@ -117,7 +117,7 @@ def test_an_error_of_an_async_step_is_recorded() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_inside_a_running_loop_an_async_step_says_that_it_cannot_run() -> None:
+def test_an_async_step_inside_a_running_loop_explains_that_it_cannot_run() -> None:
     workflow = Fetching.start()
     pk = active(workflow).pk
 

@@ -59,7 +59,7 @@ def test_body_and_completion_are_one_transaction(atomic: Any, inline_continuatio
     assert history(workflow)[0] == ("writes", "completed", "success")
 
 
-def test_an_exception_rolls_the_writes_back_and_is_recorded_all_the_same(atomic: Any) -> None:
+def test_an_exception_rolls_back_the_writes_and_is_still_recorded(atomic: Any) -> None:
     def fail(workflow: Any) -> None:
         raise ValueError("no")
 
@@ -92,7 +92,7 @@ def test_flow_control_commits_the_writes(atomic: Any, word: str, state: str) -> 
     assert_state(workflow, state)
 
 
-def test_in_a_block_of_its_own_within_it_a_word_is_refused(atomic: Any) -> None:
+def test_flow_control_inside_a_nested_atomic_block_is_refused(atomic: Any) -> None:
     def deeper(workflow: Any) -> None:
         with transaction.atomic():
             workflow.pause()
@@ -110,7 +110,7 @@ def _prepared(workflow: Workflow) -> Any:
     return claimed
 
 
-def test_a_fenced_one_rolls_back(atomic: Any) -> None:
+def test_a_fenced_atomic_step_rolls_back(atomic: Any) -> None:
     workflow = atomic()
     claimed = _prepared(workflow)
     # Recovered and begun anew by somebody else.
@@ -122,7 +122,7 @@ def test_a_fenced_one_rolls_back(atomic: Any) -> None:
     assert history(workflow) == [("writes", "in_progress", None)]
 
 
-def test_writes_stand_when_the_workflow_was_canceled_meanwhile(atomic: Any) -> None:
+def test_writes_are_kept_when_the_workflow_was_canceled_meanwhile(atomic: Any) -> None:
     workflow = atomic()
     claimed = _prepared(workflow)
     workflow.cancel()
@@ -148,7 +148,7 @@ def test_a_transaction_that_is_marked_for_rollback_fails_the_step(atomic: Any) -
     assert_state(workflow, "paused")
 
 
-def test_an_error_of_the_database_that_is_caught_inside_fails_the_step_where_it_spoils_the_transaction(
+def test_a_caught_database_error_fails_the_step_if_it_broke_the_transaction(
     atomic: Any,
 ) -> None:
     def swallow(workflow: Any) -> None:
@@ -205,7 +205,7 @@ def test_a_commit_that_fails_is_recorded_in_another_transaction(atomic: Any) -> 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="SQLite has one writer, so no deadlocks")
-def test_a_deadlock_rolls_everything_back_or_nothing(atomic: Any) -> None:
+def test_a_deadlock_rolls_back_everything_or_nothing(atomic: Any) -> None:
     first, second = (Effect.objects.create(workflow="x", step=name) for name in ("first", "second"))
     other_has_second, both_have_one = threading.Event(), threading.Event()
 

@@ -51,7 +51,7 @@ UNKNOWN: dict[str, tuple[Callable[[], Workflow], str]] = {
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
-def test_the_unknown_is_put_off_a_little_and_says_why(what: str) -> None:
+def test_an_undeclared_step_is_deferred_and_says_why(what: str) -> None:
     make, error_class = UNKNOWN[what]
     workflow = make()
     before = clock.now("default")
@@ -66,7 +66,7 @@ def test_the_unknown_is_put_off_a_little_and_says_why(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
-def test_after_the_grace_it_fails_and_the_workflow_pauses(what: str) -> None:
+def test_after_the_grace_period_it_fails_and_the_workflow_pauses(what: str) -> None:
     make, error_class = UNKNOWN[what]
     workflow = make()
     name = active(workflow).step_name
@@ -83,7 +83,7 @@ def test_after_the_grace_it_fails_and_the_workflow_pauses(what: str) -> None:
     assert workflow.next_step_name == name
 
 
-def test_the_grace_runs_from_the_first_time_and_ends_after_a_bounded_number_of_looks() -> None:
+def test_the_grace_period_starts_with_the_first_deferral_and_ends_after_a_bounded_number() -> None:
     workflow = of_newer_step()
     began = clock.now("default")
     run(workflow)
@@ -111,7 +111,7 @@ def active_or_none(workflow: Workflow) -> StepExecution | None:
 
 @override_settings(GENEVA_DRIVE={"UNDEFINED_STEP_GRACE": timedelta(0)})
 @pytest.mark.parametrize("what", UNKNOWN)
-def test_without_a_grace_it_is_paused_at_once(what: str) -> None:
+def test_without_a_grace_period_it_pauses_at_once(what: str) -> None:
     workflow = UNKNOWN[what][0]()
 
     run(workflow)
@@ -120,7 +120,7 @@ def test_without_a_grace_it_is_paused_at_once(what: str) -> None:
     assert [state for _, state, _ in history(workflow)] == ["failed"]
 
 
-def test_the_message_names_the_steps_that_it_can_be_resumed_at_and_the_ways_out() -> None:
+def test_the_message_lists_the_steps_to_resume_at_and_the_other_options() -> None:
     workflow = of_newer_step()
 
     run(workflow)
@@ -136,7 +136,7 @@ def test_the_message_names_the_steps_that_it_can_be_resumed_at_and_the_ways_out(
         assert part in message
 
 
-def test_code_that_knows_the_step_runs_it_and_nothing_is_left_of_the_error() -> None:
+def test_code_that_declares_the_step_runs_it_and_clears_the_error() -> None:
     workflow = of_newer_step()
     run(workflow)
 
@@ -156,7 +156,7 @@ def test_code_that_knows_the_step_runs_it_and_nothing_is_left_of_the_error() -> 
     assert (row.state, row.error_class, row.error_message) == ("completed", None, None)
 
 
-def test_resume_gives_a_second_deploy_its_grace() -> None:
+def test_resume_gives_a_second_deploy_its_own_grace_period() -> None:
     workflow = of_newer_step()
     run(workflow)
     workflow.pause()
@@ -232,7 +232,7 @@ def refusing_to_begin(name: str) -> Iterator[None]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_row_that_cannot_be_prepared_is_put_off_like_an_unknown_step() -> None:
+def test_a_row_that_cannot_be_prepared_is_deferred_like_an_undeclared_step() -> None:
     bad, good = Declared.start(), Declared.start()
     StepExecution.objects.filter(workflow_id=good.pk).update(step_name="two")
 
@@ -255,7 +255,7 @@ def test_a_row_that_cannot_be_prepared_is_put_off_like_an_unknown_step() -> None
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("atomic", [False, True])
-def test_a_step_that_is_done_stays_done_when_what_follows_cannot_be_prepared(atomic: bool) -> None:
+def test_a_completed_step_stays_completed_when_the_next_cannot_be_prepared(atomic: bool) -> None:
     class Followed(Free):
         @step(atomic=atomic)
         def done(self) -> None:
@@ -281,7 +281,7 @@ def test_a_step_that_is_done_stays_done_when_what_follows_cannot_be_prepared(ato
 
 
 @pytest.mark.parametrize("column", ["metadata", "job_options", "cursor"])
-def test_a_stored_value_of_a_newer_version_stops_no_step_that_does_not_use_it(column: str) -> None:
+def test_a_stored_value_of_a_newer_version_does_not_stop_steps_that_do_not_use_it(column: str) -> None:
     workflow = Declared.start()
     table = StepExecution if column == "cursor" else Workflow
     # As newer code would write it; this version does not know the type.
@@ -300,7 +300,7 @@ def test_a_stored_value_of_a_newer_version_stops_no_step_that_does_not_use_it(co
         assert_state(workflow, "finished")
 
 
-def test_a_deferred_row_can_be_moved_by_hand() -> None:
+def test_operators_can_act_on_a_deferred_row() -> None:
     for act, state in (("cancel", "canceled"), ("pause", "paused")):
         workflow = of_newer_step()
         run(workflow)

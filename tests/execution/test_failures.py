@@ -38,7 +38,7 @@ class FailsAndEnds(Scripted):
         (OSError("x"), "skipped", "skipped", "finished"),
     ],
 )
-def test_what_a_policy_does(error: Exception, state: str, outcome: str, becomes: str) -> None:
+def test_each_policy_action_has_its_effect(error: Exception, state: str, outcome: str, becomes: str) -> None:
     workflow = run_to_end(play(FailsAndEnds, error))
 
     assert_state(workflow, becomes)
@@ -48,13 +48,13 @@ def test_what_a_policy_does(error: Exception, state: str, outcome: str, becomes:
     assert workflow.executions.filter(step_name="after").exists() is (becomes == "finished")
 
 
-def test_a_lazy_name_is_looked_up_when_it_is_needed() -> None:
+def test_a_dotted_name_is_imported_when_it_is_needed() -> None:
     from decimal import InvalidOperation
 
     assert_state(run_to_end(play(FailsAndEnds, InvalidOperation())), "finished")
 
 
-def test_without_a_policy_it_pauses_and_is_raised_again_after_the_commit() -> None:
+def test_without_a_policy_the_workflow_pauses_and_the_error_is_raised_after_the_commit() -> None:
     workflow = play(FailsAndEnds, TypeError("nobody thought of it"))
 
     with pytest.raises(TypeError, match="nobody thought of it"):
@@ -64,7 +64,7 @@ def test_without_a_policy_it_pauses_and_is_raised_again_after_the_commit() -> No
     assert_step(workflow, "work", "failed", "failed")
 
 
-def test_after_an_exception_nothing_is_claimed_straight_on() -> None:
+def test_after_an_exception_there_is_no_inline_continuation() -> None:
     workflow = play(FailsAndEnds, OSError())
     (row,) = rows(workflow)
 
@@ -102,7 +102,7 @@ def test_an_atomic_steps_writes_are_rolled_back_before_a_policy_decides() -> Non
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
-def test_policies_do_not_see_what_ends_processes(error: BaseException) -> None:
+def test_policies_do_not_apply_to_exceptions_that_end_the_process(error: BaseException) -> None:
     workflow = play(FailsShort, error)
 
     with pytest.raises(type(error)):

@@ -32,7 +32,7 @@ class FailsGuarded(Scripted):
         Scripted.handled.append("body")
 
 
-def test_a_condition_that_raises_meets_the_same_policies() -> None:
+def test_an_error_in_a_condition_is_handled_by_the_same_policies() -> None:
     workflow = run_to_end(play(FailsGuarded, Busy(), Busy(), None))
 
     assert_state(workflow, "finished")
@@ -71,7 +71,7 @@ def hero_model_gone() -> Iterator[Callable[[], None]]:
     ContentType.objects.clear_cache()
 
 
-def test_a_look_up_of_the_hero_that_fails_meets_them_too(hero_model_gone: Callable[[], None]) -> None:
+def test_an_error_in_the_hero_lookup_is_handled_by_them_too(hero_model_gone: Callable[[], None]) -> None:
     workflow = FailsHeroic.start(Order.objects.create())
     hero_model_gone()
 
@@ -82,7 +82,7 @@ def test_a_look_up_of_the_hero_that_fails_meets_them_too(hero_model_gone: Callab
     assert Scripted.handled == []
 
 
-def test_no_policy_is_followed_into_a_step_that_is_not_defined(hero_model_gone: Callable[[], None]) -> None:
+def test_no_policy_applies_to_an_undeclared_step(hero_model_gone: Callable[[], None]) -> None:
     """A failing look-up on a row whose step this code does not know: skip has no next, reattempt no same."""
     workflow = FailsHeroic.start(Order.objects.create())
     workflow.executions.update(step_name="unknown")

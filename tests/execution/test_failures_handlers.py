@@ -67,7 +67,7 @@ def test_a_handler_decides_by_flow_control(word: str, state: str, outcome: str, 
     assert execution.metadata["reason"] == "said so"
 
 
-def test_a_handlers_reattempts_count_and_end() -> None:
+def test_a_handlers_reattempts_are_counted_and_limited() -> None:
     react(FailsHandled, lambda workflow, _: workflow.reattempt(wait=timedelta(hours=5)))
 
     workflow = run_to_end(play(FailsHandled, Busy()))
@@ -78,7 +78,7 @@ def test_a_handlers_reattempts_count_and_end() -> None:
     assert waits == [timedelta(0), timedelta(hours=5), timedelta(hours=5)]
 
 
-def test_a_handler_that_decides_nothing_pauses_the_workflow() -> None:
+def test_a_handler_without_a_decision_pauses_the_workflow() -> None:
     react(FailsHandled, lambda workflow, _: None)
     workflow = play(FailsHandled, Busy("unanswered"))
 
@@ -127,7 +127,7 @@ def test_a_handler_that_raises_the_same_error_again_records_it_once() -> None:
     assert execution.metadata["reason"] == "the handler 'react' raised Busy"
 
 
-def test_a_handler_holds_no_lock_and_no_transaction() -> None:
+def test_a_handler_runs_without_a_lock_and_without_a_transaction() -> None:
     seen: list[Any] = []
 
     def looks(workflow: Any, error: Exception) -> None:
@@ -144,7 +144,7 @@ def test_a_handler_holds_no_lock_and_no_transaction() -> None:
     assert seen == [outside]
 
 
-def test_what_a_handler_decides_is_fenced(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handlers_decision_is_fenced(caplog: pytest.LogCaptureFixture) -> None:
     def meanwhile(workflow: Any, error: Exception) -> None:
         # Recovered meanwhile: the row is not ours any more.
         with travel(geneva.STUCK_AFTER + timedelta(minutes=1)):
@@ -159,7 +159,7 @@ def test_what_a_handler_decides_is_fenced(caplog: pytest.LogCaptureFixture) -> N
     assert "was moved while its body ran" in caplog.text
 
 
-def test_suspending_is_not_for_handlers() -> None:
+def test_a_handler_cannot_suspend() -> None:
     react(FailsHandled, lambda workflow, _: workflow.suspend())
 
     workflow = play(FailsHandled, Busy())
@@ -184,7 +184,7 @@ class FailsAsync(Scripted):
 
 
 @pytest.mark.parametrize(("error", "becomes"), [(Busy(), "canceled"), (KeyError(), "finished")])
-def test_handlers_may_be_async_or_plain_callables(error: Exception, becomes: str) -> None:
+def test_handlers_can_be_async_or_plain_callables(error: Exception, becomes: str) -> None:
     assert_state(run_to_end(play(FailsAsync, error)), becomes)
 
 

@@ -43,7 +43,7 @@ class FailsEver(Scripted):
 
 
 @pytest.mark.parametrize(("cls", "reattempts"), [(FailsOnce, 1), (FailsThrice, 3), (FailsShort, 100)])
-def test_a_limit_of_n_means_one_run_and_n_more(cls: type[Scripted], reattempts: int) -> None:
+def test_a_limit_of_n_means_one_attempt_and_n_reattempts(cls: type[Scripted], reattempts: int) -> None:
     workflow = run_to_end(play(cls, Busy("still")))
 
     assert Scripted.runs == 1 + reattempts
@@ -56,7 +56,7 @@ def test_a_limit_of_n_means_one_run_and_n_more(cls: type[Scripted], reattempts: 
     assert executions[-1].metadata["reason"] == f"used up its reattempts: {reattempts} in a row"
 
 
-def test_without_a_limit_it_goes_on_and_never_spins() -> None:
+def test_without_a_limit_reattempts_continue_but_never_spin() -> None:
     workflow = run_to_end(play(FailsEver, *[Busy()] * 105, None))
 
     assert Scripted.runs == 106
@@ -65,7 +65,7 @@ def test_without_a_limit_it_goes_on_and_never_spins() -> None:
         assert clock.utc(row.scheduled_for) - clock.utc(row.created_at) == timedelta(seconds=1)
 
 
-def test_a_success_in_between_ends_the_count() -> None:
+def test_a_success_in_between_resets_the_count() -> None:
     workflow = run_to_end(play(FailsThrice, Busy(), Busy(), Busy(), None, Busy()))
 
     assert_state(workflow, "finished")
@@ -77,7 +77,7 @@ def test_a_success_in_between_ends_the_count() -> None:
     assert Scripted.runs == 8
 
 
-def test_a_reattempt_that_the_step_itself_asks_for_does_not_count_and_ends_the_count() -> None:
+def test_a_reattempt_by_the_step_itself_is_not_counted_and_resets_the_count() -> None:
     again: Callable[[Workflow], Any] = lambda workflow: workflow.reattempt()  # noqa: E731
     workflow = run_to_end(
         play(FailsThrice, Busy(), Busy(), Busy(), again, again, Busy(), Busy(), Busy(), Busy(), None)
@@ -88,7 +88,7 @@ def test_a_reattempt_that_the_step_itself_asks_for_does_not_count_and_ends_the_c
     assert [row.reattempts for row in rows(workflow)] == [0, 1, 2, 3, 0, 0, 1, 2, 3]
 
 
-def test_a_crash_neither_counts_nor_ends_the_count() -> None:
+def test_a_crash_is_neither_counted_nor_resets_the_count() -> None:
     workflow = play(FailsThrice, Busy())
     run_next_step(workflow)
     run_next_step(workflow)
@@ -127,7 +127,7 @@ def test_crashes_are_counted_across_reattempts() -> None:
 
 
 @pytest.mark.parametrize("how", ["resume", "resume_at", "resume what was scheduled"])
-def test_an_operator_begins_the_count_anew(how: str) -> None:
+def test_an_operator_action_resets_the_count(how: str) -> None:
     workflow = play(FailsThrice, Busy())
     if how == "resume what was scheduled":
         run_next_step(workflow)
@@ -148,7 +148,7 @@ def test_an_operator_begins_the_count_anew(how: str) -> None:
     assert Scripted.runs == done + 4
 
 
-def test_the_count_follows_a_step_that_is_renamed() -> None:
+def test_the_count_survives_a_rename_of_the_step() -> None:
     workflow = play(FailsThrice, Busy())
     run_next_step(workflow)
     workflow.executions.filter(state="scheduled").update(step_name="labour")
@@ -159,7 +159,7 @@ def test_the_count_follows_a_step_that_is_renamed() -> None:
     assert [row.step_name for row in rows(workflow)] == ["work", "labour", "work", "work"]
 
 
-def test_what_a_step_writes_on_its_row_does_not_touch_the_count() -> None:
+def test_a_steps_own_writes_to_its_row_do_not_change_the_count() -> None:
     def scribble(workflow: Any) -> None:
         workflow.current_execution.metadata = {"mine": True}
         workflow.current_execution.save()
@@ -185,14 +185,16 @@ class FailsListed(Scripted):
 @pytest.mark.parametrize(
     ("script", "state"), [((KeyError(), Busy()), "finished"), ((Busy(), KeyError()), "canceled")]
 )
-def test_a_list_shares_its_smallest_limit_and_the_matched_policy_ends(script: Any, state: str) -> None:
+def test_a_list_shares_its_smallest_limit_and_the_matched_policy_decides_the_end(
+    script: Any, state: str
+) -> None:
     workflow = run_to_end(play(FailsListed, *script))
 
     assert Scripted.runs == 3
     assert_state(workflow, state)
 
 
-def test_one_step_may_be_run_again_by_hand_after_it_failed() -> None:
+def test_an_operator_can_retry_a_failed_step() -> None:
     workflow = run_to_end(play(FailsOnce, Busy(), Busy(), None))
     assert_state(workflow, "paused")
 

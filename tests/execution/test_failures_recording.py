@@ -75,7 +75,7 @@ HOSTILE: dict[str, Callable[[], Exception]] = {
 
 @pytest.mark.parametrize("handled", [False, True], ids=["without a policy", "handled"])
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE.keys())
-def test_whatever_the_error_it_is_recorded_and_the_workflow_paused(
+def test_every_error_is_recorded_and_pauses_the_workflow(
     make: Callable[[], Exception], handled: bool
 ) -> None:
     error = make()

@@ -28,7 +28,7 @@ class FailsPatiently(Scripted):
         self.script(self)
 
 
-def test_the_wait_is_the_policys_and_not_the_steps() -> None:
+def test_the_policys_wait_is_used_and_not_the_steps() -> None:
     workflow = run_to_end(play(FailsPatiently, Busy(), KeyError(), OSError(), TypeError(), None))
 
     waits = [clock.utc(row.scheduled_for) - clock.utc(row.created_at) for row in rows(workflow)]

@@ -233,7 +233,7 @@ TRIED = [
 
 @pytest.mark.only_on("postgresql", reason="only there is another way than the portable one")
 @pytest.mark.parametrize(("what", "cls", "inline_continuation", "options"), TRIED)
-def test_both_ways_write_the_same_rows(
+def test_both_paths_write_the_same_rows(
     what: str,
     cls: type[Workflow],
     inline_continuation: bool,
@@ -252,7 +252,9 @@ def test_both_ways_write_the_same_rows(
 
 @pytest.mark.only_on("postgresql", reason="only there is another way than the portable one")
 @pytest.mark.parametrize("what", ["paused", "canceled", "recovered", "begun anew"])
-def test_both_ways_end_the_last_step_alike(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_paths_complete_the_last_step_in_the_same_way(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(globals(), "meddle_last", MEDDLING[what])
 
     short = play(Chain, None, True)
@@ -267,7 +269,7 @@ def test_both_ways_end_the_last_step_alike(what: str, monkeypatch: pytest.Monkey
     "postgresql", reason="only there a step is ended and the next one begun in one statement"
 )
 @pytest.mark.django_db(transaction=True)
-def test_a_plain_step_costs_one_statement() -> None:
+def test_a_plain_step_needs_one_statement() -> None:
     workflow = HerolessChain.start()
     pk = active(workflow).pk
 
@@ -280,7 +282,7 @@ def test_a_plain_step_costs_one_statement() -> None:
     assert not [query for query in captured.captured_queries if query["sql"].startswith(("UPDATE", "INSERT"))]
 
 
-def test_on_every_database_a_chain_ends_with_each_step_done_once() -> None:
+def test_a_chain_runs_each_step_once_on_every_database() -> None:
     rows = play(Chain, None, True)
 
     assert rows[-1] == {"trace": ["first", "middle", "third", "last"]}
@@ -310,7 +312,7 @@ def test_on_every_database_a_chain_ends_with_each_step_done_once() -> None:
     ],
 )
 @pytest.mark.parametrize("way", [nullcontext, portable])
-def test_what_happens_while_a_body_runs_is_honoured_when_it_ends(
+def test_actions_during_a_body_are_honored_when_it_ends(
     what: str,
     state: str,
     rows: list[tuple[str, str | None]],
@@ -326,7 +328,7 @@ def test_what_happens_while_a_body_runs_is_honoured_when_it_ends(
     assert [(row["state"], row["outcome"]) for row in written[2:-1]] == rows
 
 
-def test_a_late_finisher_is_logged_and_told_and_writes_nothing(
+def test_a_late_result_is_logged_and_reported_and_writes_nothing(
     meddling: Callable[[Meddle], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[tuple[str, bool]] = []
@@ -355,7 +357,7 @@ def test_a_late_finisher_is_logged_and_told_and_writes_nothing(
 
 
 @pytest.mark.parametrize("gone", ["execution", "workflow"])
-def test_a_row_that_is_gone_fences_too(gone: str, meddling: Callable[[Meddle], None]) -> None:
+def test_a_deleted_row_is_fenced_too(gone: str, meddling: Callable[[Meddle], None]) -> None:
     def act(workflow: Workflow) -> None:
         StepExecution.objects.filter(workflow_id=workflow.pk).delete()
         if gone == "workflow":
@@ -391,7 +393,7 @@ def test_a_key_that_a_body_changed_on_its_instance_changes_no_row() -> None:
 
 @pytest.mark.parametrize("wrong", [{"wait": "soon"}, {"priority": "high"}, {"wait_until": 5}])
 @pytest.mark.parametrize("atomic", [False, True])
-def test_options_that_cannot_be_read_pause_before_the_next_step_and_what_is_done_stays_done(
+def test_unreadable_options_pause_before_the_next_step_and_keep_the_completed_one(
     wrong: dict[str, Any], atomic: bool
 ) -> None:
     class Spoilt(Free):
@@ -422,7 +424,7 @@ def test_options_that_cannot_be_read_pause_before_the_next_step_and_what_is_done
 
 
 @override_settings(GENEVA_DRIVE={"INLINE_CONTINUATION": False})
-def test_the_setting_stops_each_run_after_one_step() -> None:
+def test_the_setting_ends_each_run_after_one_step() -> None:
     workflow = Chain.start(Order.objects.create())
 
     assert execute(active(workflow).pk) == 1
@@ -452,7 +454,7 @@ def test_a_run_stops_where_the_next_step_is_on_another_queue_or_due_later() -> N
     assert history(workflow)[-1] == ("later", "scheduled", None)
 
 
-def test_after_an_exception_nothing_more_is_run_and_it_is_raised() -> None:
+def test_after_an_exception_nothing_else_runs_and_it_is_raised() -> None:
     class RaisesThenGoes(Free):
         @step
         def one(self) -> None:

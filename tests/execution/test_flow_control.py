@@ -75,7 +75,7 @@ AGAIN = ("speaks", "scheduled", None)
     ],
     ids=["finish", "skip", "cancel", "pause", "reattempt", "reattempt with a wait"],
 )
-def test_each_word_ends_the_step_at_once_and_moves_the_workflow(
+def test_each_flow_control_ends_the_step_at_once_and_moves_the_workflow(
     speaking: Callable[[Act], Workflow],
     act: Act,
     state: str,
@@ -100,7 +100,7 @@ def test_each_word_ends_the_step_at_once_and_moves_the_workflow(
     assert ended.error_class is None
 
 
-def test_a_reason_is_kept_on_the_row(speaking: Callable[[Act], Workflow]) -> None:
+def test_the_reason_is_stored_on_the_row(speaking: Callable[[Act], Workflow]) -> None:
     workflow = speaking(lambda w: w.pause(reason="the shop is closed"))
 
     run(workflow)
@@ -121,7 +121,7 @@ def test_a_reattempt_is_due_after_its_wait_and_without_one_now(speaking: Callabl
     assert clock.utc(active(workflow).scheduled_for) <= clock.now("default") + timedelta(hours=1)
 
 
-def test_a_step_that_asks_for_another_attempt_does_not_get_its_own_wait_again() -> None:
+def test_a_reattempt_does_not_repeat_the_steps_own_wait() -> None:
     class WaitingOnce(Free):
         @step(wait=timedelta(days=3))
         def waits(self) -> None:
@@ -134,7 +134,7 @@ def test_a_step_that_asks_for_another_attempt_does_not_get_its_own_wait_again() 
 
 
 @pytest.mark.parametrize("wait", [timedelta(seconds=-1), 5, "soon", timedelta(days=40_000)])
-def test_a_wait_that_is_none_fails_the_step(speaking: Callable[[Act], Workflow], wait: Any) -> None:
+def test_an_invalid_wait_fails_the_step(speaking: Callable[[Act], Workflow], wait: Any) -> None:
     workflow = speaking(lambda w: w.reattempt(wait=wait))
 
     with pytest.raises(ValueError, match="wait="):
@@ -144,7 +144,7 @@ def test_a_wait_that_is_none_fails_the_step(speaking: Callable[[Act], Workflow],
     assert_state(workflow, "paused")
 
 
-def test_resume_after_a_pause_of_its_own_runs_the_step_again(speaking: Callable[[Act], Workflow]) -> None:
+def test_resume_after_a_pause_by_the_step_runs_it_again(speaking: Callable[[Act], Workflow]) -> None:
     answers: list[Act] = [lambda w: w.pause(), lambda w: None]
     workflow = speaking(lambda w: answers.pop(0)(w))  # noqa: PLW0108 - popped when it runs
     run(workflow)
@@ -159,7 +159,7 @@ def test_resume_after_a_pause_of_its_own_runs_the_step_again(speaking: Callable[
     ]
 
 
-def test_a_skip_steps_over_gravestones(speaking: Callable[[Act], Workflow]) -> None:
+def test_a_skip_continues_past_gravestones(speaking: Callable[[Act], Workflow]) -> None:
     workflow = speaking(lambda w: w.skip())
 
     run_to_end(workflow)
@@ -181,7 +181,7 @@ def test_a_skip_of_the_last_step_finishes() -> None:
 
 
 @pytest.mark.parametrize("word", ["cancel", "pause", "skip", "finish", "reattempt"])
-def test_except_exception_cannot_swallow_a_word(speaking: Callable[[Act], Workflow], word: str) -> None:
+def test_except_exception_cannot_swallow_flow_control(speaking: Callable[[Act], Workflow], word: str) -> None:
     def act(workflow: Any) -> None:
         try:
             getattr(workflow, word)()
@@ -205,7 +205,7 @@ def test_suspend_is_for_resumable_steps(speaking: Callable[[Act], Workflow]) -> 
     assert_step(workflow, "speaks", "failed", "failed")
 
 
-def test_work_done_before_a_word_stands(speaking: Callable[[Act], Workflow]) -> None:
+def test_writes_before_flow_control_are_kept(speaking: Callable[[Act], Workflow]) -> None:
     def act(workflow: Any) -> None:
         Effect.objects.create(workflow="1", step="speaks")
         workflow.pause()
@@ -218,7 +218,7 @@ def test_work_done_before_a_word_stands(speaking: Callable[[Act], Workflow]) -> 
 @pytest.mark.parametrize("word", ["cancel", "pause", "skip", "finish", "reattempt"])
 @pytest.mark.parametrize("alias", ["default", "other"])
 @pytest.mark.parametrize("swallow", [False, True])
-def test_inside_its_own_atomic_block_a_word_is_refused_on_any_alias(
+def test_flow_control_inside_the_steps_atomic_block_is_refused_on_any_alias(
     speaking: Callable[[Act], Workflow], word: str, alias: str, swallow: bool
 ) -> None:
     def act(workflow: Any) -> None:
@@ -244,7 +244,7 @@ def test_inside_its_own_atomic_block_a_word_is_refused_on_any_alias(
     assert f"transaction.atomic() block on '{alias}'" in trace[0]
 
 
-def test_after_its_own_atomic_block_a_word_is_taken(speaking: Callable[[Act], Workflow]) -> None:
+def test_flow_control_after_the_steps_atomic_block_is_accepted(speaking: Callable[[Act], Workflow]) -> None:
     def act(workflow: Any) -> None:
         with transaction.atomic():
             Effect.objects.create(workflow="1", step="speaks")
@@ -257,7 +257,7 @@ def test_after_its_own_atomic_block_a_word_is_taken(speaking: Callable[[Act], Wo
     assert Effect.objects.count() == 1
 
 
-def test_a_block_that_stands_open_around_the_whole_run_is_not_the_steps(
+def test_flow_control_is_accepted_in_a_block_around_the_whole_run(
     speaking: Callable[[Act], Workflow],
 ) -> None:
     workflow = speaking(lambda w: w.cancel())
@@ -279,12 +279,12 @@ def test_a_block_that_stands_open_around_the_whole_run_is_not_the_steps(
     ],
     ids=["finish", "reattempt", "suspend", "current_execution", "logger"],
 )
-def test_outside_of_a_step_what_belongs_to_a_step_is_refused(use: Act) -> None:
+def test_flow_control_outside_a_step_is_refused(use: Act) -> None:
     with pytest.raises(InvalidStateError, match="only inside a step"):
         use(SpeaksAsTold.start())
 
 
-def test_after_its_step_an_instance_is_outside_again(speaking: Callable[[Act], Workflow]) -> None:
+def test_an_instance_is_outside_a_step_after_the_step_ended(speaking: Callable[[Act], Workflow]) -> None:
     kept: list[Any] = []
     workflow = speaking(kept.append)
     run(workflow)
@@ -293,7 +293,7 @@ def test_after_its_step_an_instance_is_outside_again(speaking: Callable[[Act], W
         kept[0].finish()
 
 
-def test_words_for_another_workflow_are_the_operators_words(speaking: Callable[[Act], Workflow]) -> None:
+def test_calls_on_another_workflow_are_operator_actions(speaking: Callable[[Act], Workflow]) -> None:
     other = SpeaksAsTold.start()
     workflow = speaking(lambda w: Workflow.objects.get(pk=other.pk).cancel(by="the other one"))
 
@@ -325,7 +325,7 @@ def test_a_step_knows_its_execution_and_its_logger(
 
 @override_settings(GENEVA_DRIVE={"MAX_CRASHES": 2})
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
-def test_what_ends_processes_is_recorded_as_a_crash_and_raised(
+def test_an_exception_that_ends_the_process_is_recorded_as_a_crash_and_raised(
     speaking: Callable[[Act], Workflow], error: BaseException
 ) -> None:
     def act(workflow: Any) -> None:
@@ -348,7 +348,7 @@ def test_what_ends_processes_is_recorded_as_a_crash_and_raised(
     }
 
 
-def test_nothing_is_left_open_after_a_word(speaking: Callable[[Act], Workflow]) -> None:
+def test_nothing_stays_open_after_flow_control(speaking: Callable[[Act], Workflow]) -> None:
     depth = len(connections["default"].atomic_blocks)
 
     run(speaking(lambda w: w.pause()))

@@ -36,7 +36,7 @@ def _none_left() -> Iterator[None]:
     stop_all()
 
 
-def test_it_begins_with_a_row_and_ends_without(heartbeat: Heartbeat) -> None:
+def test_it_creates_its_row_at_the_start_and_deletes_it_at_the_end(heartbeat: Heartbeat) -> None:
     row = Process.objects.get()
     assert row.pk == heartbeat.process_id
     assert (row.kind, row.pid) == ("worker", os.getpid())
@@ -44,7 +44,7 @@ def test_it_begins_with_a_row_and_ends_without(heartbeat: Heartbeat) -> None:
     assert not Process.objects.exists()
 
 
-def test_it_beats_by_itself(settings: Any) -> None:
+def test_it_beats_automatically(settings: Any) -> None:
     settings.GENEVA_DRIVE = {"LEASE": timedelta(seconds=0.6)}
     one = Heartbeat("default", "worker")
     one.start()
@@ -74,7 +74,7 @@ def test_between_beats_its_thread_holds_no_connection(settings: Any) -> None:
     assert set(seen) == {None}
 
 
-def test_a_beat_that_finds_no_row_takes_a_new_identity(heartbeat: Heartbeat) -> None:
+def test_a_beat_without_a_row_takes_a_new_identity(heartbeat: Heartbeat) -> None:
     before = heartbeat.process_id
     Process.objects.all()._raw_delete("default")
 
@@ -85,7 +85,7 @@ def test_a_beat_that_finds_no_row_takes_a_new_identity(heartbeat: Heartbeat) -> 
     assert heartbeat.is_alive()
 
 
-def test_each_start_has_an_identity_of_its_own() -> None:
+def test_each_start_has_its_own_identity() -> None:
     assert Heartbeat("default", "worker").process_id != Heartbeat("default", "worker").process_id
 
 
@@ -98,7 +98,7 @@ def test_it_is_alive_only_while_its_last_beat_is_younger_than_the_lease(
     assert not heartbeat.is_alive()
 
 
-def test_a_beat_counts_from_when_it_was_sent(heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_beat_is_timed_from_when_it_was_sent(heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a statement that took longer than the lease to arrive, the process does not think it is alive."""
     began = clock.ticks()
     now = heartbeat._now
@@ -112,13 +112,13 @@ def test_a_beat_counts_from_when_it_was_sent(heartbeat: Heartbeat, monkeypatch: 
     assert not heartbeat.is_alive()
 
 
-def test_marked_dead_it_can_be_recovered_at_once_and_beats_no_more(heartbeat: Heartbeat) -> None:
+def test_after_it_is_marked_dead_it_can_be_recovered_at_once_and_stops_beating(heartbeat: Heartbeat) -> None:
     heartbeat.mark_dead()
     heartbeat.beat()
     assert recover("default").processes == 1
 
 
-def test_a_failing_beat_is_not_the_last(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_beat_is_followed_by_others(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.GENEVA_DRIVE = {"LEASE": timedelta(seconds=0.3)}
     fails = [True]
 
@@ -139,7 +139,7 @@ def test_a_failing_beat_is_not_the_last(settings: Any, caplog: pytest.LogCapture
     assert any("heartbeat" in record.getMessage() for record in caplog.records)
 
 
-def test_answering_for_its_rows_holds_up_no_beat(settings: Any) -> None:
+def test_checking_its_rows_does_not_delay_a_beat(settings: Any) -> None:
     """Given an answer that waits for a lock, the process goes on beating and is not held for dead."""
     settings.GENEVA_DRIVE = {"LEASE": timedelta(seconds=0.6)}
     waits, began = threading.Event(), threading.Event()
@@ -159,7 +159,7 @@ def test_answering_for_its_rows_holds_up_no_beat(settings: Any) -> None:
         one.stop()
 
 
-def test_those_that_leave_at_once_all_leave(caplog: pytest.LogCaptureFixture) -> None:
+def test_processes_that_stop_at_the_same_time_all_delete_their_rows(caplog: pytest.LogCaptureFixture) -> None:
     """The children of a pool end together: none of them is in another's way."""
     crowd = 8
     together = threading.Barrier(crowd)
@@ -185,7 +185,7 @@ def test_those_that_leave_at_once_all_leave(caplog: pytest.LogCaptureFixture) ->
     assert not [record for record in caplog.records if "stays" in record.getMessage()]
 
 
-def test_a_row_that_a_step_in_progress_names_stays(heartbeat: Heartbeat) -> None:
+def test_a_row_named_by_a_step_in_progress_is_kept(heartbeat: Heartbeat) -> None:
     workflow = Heroless.start()
     workflow.executions.update(state="in_progress", process=heartbeat.process_id, started_at=clock.now())
     heartbeat.stop()
@@ -195,7 +195,7 @@ def test_a_row_that_a_step_in_progress_names_stays(heartbeat: Heartbeat) -> None
 # -- for dispatchers
 
 
-def test_a_dispatcher_gets_one_for_each_process_and_alias() -> None:
+def test_a_dispatcher_gets_one_heartbeat_per_process_and_alias() -> None:
     first = ensure("default", "celery")
     assert first is not None
     assert ensure("default", "celery") is first
@@ -204,14 +204,14 @@ def test_a_dispatcher_gets_one_for_each_process_and_alias() -> None:
     assert not Process.objects.exists()
 
 
-def test_it_never_begins_inside_an_atomic_block() -> None:
+def test_it_never_starts_inside_an_atomic_block() -> None:
     with transaction.atomic():
         assert ensure("default", "celery") is None
     assert not Process.objects.exists()
     assert ensure("default", "celery") is not None
 
 
-def test_a_forked_child_has_an_identity_of_its_own() -> None:
+def test_a_forked_child_has_its_own_identity() -> None:
     parent = ensure("default", "celery")
     assert parent is not None
     reading, writing = os.pipe()

@@ -51,7 +51,7 @@ class HookedPlain(HookedBase):
         trace.append("two")
 
 
-def test_hooks_stand_around_each_body_that_runs() -> None:
+def test_hooks_run_around_each_body() -> None:
     run_to_end(HookedPlain.start())
 
     assert trace == [
@@ -60,7 +60,7 @@ def test_hooks_stand_around_each_body_that_runs() -> None:
     ]
 
 
-def test_a_body_that_ends_by_a_word_is_seen_by_the_hooks_as_one_that_ended() -> None:
+def test_hooks_see_a_body_that_ends_with_flow_control_as_completed() -> None:
     class Pausing(HookedBase):
         @step
         def pauses(self) -> None:
@@ -72,7 +72,7 @@ def test_a_body_that_ends_by_a_word_is_seen_by_the_hooks_as_one_that_ended() -> 
     assert_state(workflow, "paused")
 
 
-def test_after_a_body_that_raised_only_around_is_told() -> None:
+def test_after_an_error_in_the_body_only_around_step_is_informed() -> None:
     class Failing(HookedBase):
         @step
         def fails(self) -> None:
@@ -85,7 +85,7 @@ def test_after_a_body_that_raised_only_around_is_told() -> None:
 
 
 @pytest.mark.parametrize("hook", ["before_step", "after_step", "around_step"])
-def test_an_error_in_a_hook_is_the_steps_error(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_hook_fails_the_step(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(self: Any, execution: StepExecution) -> Any:
         raise LookupError(f"in {hook}")
 
@@ -102,7 +102,7 @@ def test_an_error_in_a_hook_is_the_steps_error(hook: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("hook", ["before_step", "after_step", "around_step"])
 @pytest.mark.parametrize("word", ["cancel", "pause", "skip", "finish", "reattempt", "suspend"])
-def test_flow_words_are_refused_in_hooks(hook: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flow_control_is_refused_in_hooks(hook: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def speaking(self: Any, execution: StepExecution) -> Any:
         getattr(self, word)()
 
@@ -115,7 +115,7 @@ def test_flow_words_are_refused_in_hooks(hook: str, word: str, monkeypatch: pyte
     assert history(workflow) == [("one", "failed", "failed")]
 
 
-def test_a_block_that_around_step_opens_is_not_the_steps_own() -> None:
+def test_flow_control_is_accepted_in_a_block_opened_by_around_step() -> None:
     class Wrapped(Free):
         @contextmanager
         def around_step(self, execution: StepExecution) -> Iterator[None]:
@@ -133,7 +133,7 @@ def test_a_block_that_around_step_opens_is_not_the_steps_own() -> None:
     assert Effect.objects.count() == 1
 
 
-def test_a_word_in_a_block_within_the_block_of_around_step_is_refused() -> None:
+def test_flow_control_in_a_block_inside_that_of_around_step_is_refused() -> None:
     class Nested(Free):
         @contextmanager
         def around_step(self, execution: StepExecution) -> Iterator[None]:

@@ -86,7 +86,7 @@ def test_no_lock_and_no_transaction_is_open_in_bodies_and_hooks(inline_continuat
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_body_may_open_a_durable_block_of_its_own() -> None:
+def test_a_body_can_open_a_durable_block() -> None:
     class Durable(Free):
         @step
         def only(self) -> None:
@@ -103,7 +103,7 @@ def test_a_body_may_open_a_durable_block_of_its_own() -> None:
 @pytest.mark.only_on(
     "postgresql", reason="elsewhere a schema change waits for no idle transaction, or for all"
 )
-def test_a_schema_change_need_not_wait_for_a_step() -> None:
+def test_a_schema_change_does_not_wait_for_a_step() -> None:
     def alter() -> None:
         with connection.cursor() as cursor:
             cursor.execute("SET lock_timeout = '2s'")
@@ -181,7 +181,7 @@ class Forgetful(Free):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("inline_continuation", [False, True])
-def test_nothing_that_a_body_set_on_itself_reaches_the_next_one(inline_continuation: bool) -> None:
+def test_attributes_set_by_a_body_do_not_reach_the_next(inline_continuation: bool) -> None:
     workflow = Forgetful.start(Order.objects.create(number="first"), metadata={"kept": 1})
 
     while workflow.state == "ready":
@@ -206,7 +206,7 @@ def test_nothing_that_a_body_set_on_itself_reaches_the_next_one(inline_continuat
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("inline_continuation", [False, True])
-def test_what_a_body_saved_is_seen_by_the_next_one(inline_continuation: bool) -> None:
+def test_the_next_body_sees_what_a_body_saved(inline_continuation: bool) -> None:
     class Saving(Free):
         @step
         def saves(self) -> None:
@@ -233,7 +233,7 @@ def test_what_a_body_saved_is_seen_by_the_next_one(inline_continuation: bool) ->
 @pytest.mark.django_db
 @pytest.mark.parametrize("inline_continuation", [False, True])
 @pytest.mark.parametrize("by_another_instance", [False, True])
-def test_job_options_that_a_body_saved_hold_for_the_next_step(
+def test_job_options_saved_by_a_body_apply_to_the_next_step(
     inline_continuation: bool, by_another_instance: bool
 ) -> None:
     class Moving(Free):

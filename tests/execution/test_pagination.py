@@ -94,7 +94,7 @@ ORDERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
-def test_every_row_comes_once_and_in_the_order_of_the_database(items: list[Item], order: list[Any]) -> None:
+def test_every_row_is_read_once_in_the_order_of_the_database(items: list[Item], order: list[Any]) -> None:
     queryset = Item.objects.order_by(*order)
 
     rows = walk(queryset)
@@ -104,7 +104,7 @@ def test_every_row_comes_once_and_in_the_order_of_the_database(items: list[Item]
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
-def test_the_size_of_pages_makes_no_difference(items: list[Item], order: list[Any]) -> None:
+def test_the_page_size_makes_no_difference(items: list[Item], order: list[Any]) -> None:
     queryset = Item.objects.order_by(*order)
     expected = [row.pk for row in queryset.order_by(*order, "pk")]
 
@@ -125,7 +125,7 @@ def test_named_columns_replace_the_order_of_the_queryset(items: list[Item], curs
     assert [row.pk for row in rows] == [row.pk for row in Item.objects.order_by(*names, "pk")]
 
 
-def test_a_reversed_queryset_is_gone_along_backwards(items: list[Item]) -> None:
+def test_a_reversed_queryset_is_read_backwards(items: list[Item]) -> None:
     order: list[Any] = [F("rank").asc(nulls_first=True), "-label", "pk"]
 
     rows = walk(Item.objects.order_by(*order).reverse())
@@ -153,7 +153,7 @@ def test_filters_related_rows_annotations_and_prefetching_are_kept(items: list[I
     assert len(queries) == 1, "the items were prefetched"
 
 
-def test_a_row_that_a_join_gives_several_times_comes_once(items: list[Item]) -> None:
+def test_a_row_that_a_join_returns_several_times_is_read_once(items: list[Item]) -> None:
     queryset = Order.objects.filter(Q(items__isnull=False)).order_by("number")
 
     rows = walk(queryset, size=3, stop_every=2)
@@ -164,7 +164,7 @@ def test_a_row_that_a_join_gives_several_times_comes_once(items: list[Item]) -> 
     )
 
 
-def test_columns_that_are_not_loaded_cost_no_query_each(items: list[Item]) -> None:
+def test_deferred_columns_cause_no_extra_queries(items: list[Item]) -> None:
     with CaptureQueriesContext(connection) as queries:
         rows = walk(Item.objects.only("code").order_by("-rank", "label"), size=100, stop_every=100)
 
@@ -173,7 +173,7 @@ def test_columns_that_are_not_loaded_cost_no_query_each(items: list[Item]) -> No
     assert len(queries) == 2
 
 
-def test_a_page_costs_one_query(items: list[Item]) -> None:
+def test_a_page_needs_one_query(items: list[Item]) -> None:
     pages = Pages.of(Item.objects.order_by("rank"), None, 20, "here")
 
     with CaptureQueriesContext(connection) as queries:
@@ -182,14 +182,14 @@ def test_a_page_costs_one_query(items: list[Item]) -> None:
     assert len(queries) == 3
 
 
-def test_the_last_row_is_known_as_the_last(items: list[Item]) -> None:
+def test_the_last_row_is_recognized(items: list[Item]) -> None:
     for size in (1, 20, 59, 60, 61):
         pages = Pages.of(Item.objects.order_by("rank"), None, size, "here")
 
         assert [is_last for _, _, is_last in pages.rows_after(None)] == 59 * [False] + [True]
 
 
-def test_what_the_body_changes_on_a_row_does_not_move_the_cursor(items: list[Item]) -> None:
+def test_changes_to_a_row_in_the_body_do_not_move_the_cursor(items: list[Item]) -> None:
     seen = []
     for row, key, _ in Pages.of(Item.objects.order_by("code"), None, 7, "here").rows_after(None):
         seen.append(key)
@@ -198,7 +198,7 @@ def test_what_the_body_changes_on_a_row_does_not_move_the_cursor(items: list[Ite
     assert seen == [f"{number:03}" for number in range(60)]
 
 
-def test_rows_that_are_added_or_deleted_meanwhile_skip_and_repeat_nothing_else(items: list[Item]) -> None:
+def test_concurrent_inserts_and_deletes_do_not_skip_or_repeat_other_rows(items: list[Item]) -> None:
     expected = [row.pk for row in Item.objects.order_by("rank", "pk")]
     gone = expected[40]
     seen = []
@@ -213,26 +213,26 @@ def test_rows_that_are_added_or_deleted_meanwhile_skip_and_repeat_nothing_else(i
     assert seen == [pk for pk in expected if pk != gone]
 
 
-def test_a_composite_key_tells_rows_apart() -> None:
+def test_a_composite_key_distinguishes_rows() -> None:
     Pair.objects.bulk_create([Pair(left=number % 4, right=str(number)) for number in range(20)])
 
     assert walk(Pair.objects.all(), size=3) == list(Pair.objects.order_by("left", "right"))
     assert walk(Pair.objects.order_by("-right"), size=3) == list(Pair.objects.order_by("-right"))
 
 
-def test_uuid_keys_are_gone_along_in_the_order_of_the_database() -> None:
+def test_uuid_keys_are_read_in_the_order_of_the_database() -> None:
     Ticket.objects.bulk_create([Ticket() for _ in range(30)])
 
     assert walk(Ticket.objects.all()) == list(Ticket.objects.order_by("pk"))
 
 
-def test_a_manager_is_as_good_as_a_queryset(items: list[Item]) -> None:
+def test_a_manager_works_like_a_queryset(items: list[Item]) -> None:
     pages = Pages.of(Item.objects, None, 100, "here")
 
     assert len(list(pages.rows_after(None))) == 60
 
 
-def test_batches_hold_every_row_once_and_can_be_updated_in_bulk(items: list[Item]) -> None:
+def test_batches_contain_every_row_once_and_can_be_updated_in_bulk(items: list[Item]) -> None:
     pages = Pages.of(Item.objects.filter(sent=False).order_by("rank"), None, 7, "here")
     unsent = Item.objects.filter(sent=False).count()
 
@@ -244,7 +244,7 @@ def test_batches_hold_every_row_once_and_can_be_updated_in_bulk(items: list[Item
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
-def test_batches_go_along_any_order_and_on_from_their_cursor(items: list[Item], order: list[Any]) -> None:
+def test_batches_follow_any_order_and_continue_at_their_cursor(items: list[Item], order: list[Any]) -> None:
     queryset = Item.objects.order_by(*order)
     seen: list[int] = []
     stored = None
@@ -267,7 +267,7 @@ def test_batches_can_be_deleted(items: list[Item]) -> None:
     assert not Item.objects.exists()
 
 
-def test_a_row_that_ceases_to_match_before_its_batch_is_used_is_left_alone(items: list[Item]) -> None:
+def test_a_row_that_no_longer_matches_when_its_batch_is_used_is_left_alone(items: list[Item]) -> None:
     Item.objects.update(sent=False)
     batches = Pages.of(Item.objects.filter(sent=False), None, 10, "here").batches_after(None)
 
@@ -280,7 +280,7 @@ def test_a_row_that_ceases_to_match_before_its_batch_is_used_is_left_alone(items
 
 
 @pytest.mark.parametrize("order", [[], ["rank"], ["-label", "made_at"]])
-def test_the_rows_that_are_left_are_counted(items: list[Item], order: list[str]) -> None:
+def test_the_remaining_rows_are_counted(items: list[Item], order: list[str]) -> None:
     pages = Pages.of(Item.objects.order_by(*order), None, 7, "here")
     keys = [key for _, key, _ in pages.rows_after(None)]
 
@@ -300,7 +300,7 @@ def test_the_rows_that_are_left_are_counted(items: list[Item], order: list[str])
         (lambda: Item.objects.extra(order_by=["code"]), "extra()"),
     ],
 )
-def test_what_cannot_be_gone_along_is_refused_with_a_way_out(queryset: Any, words: str | None) -> None:
+def test_a_queryset_that_cannot_be_paged_is_refused_with_a_hint(queryset: Any, words: str | None) -> None:
     if words is None:
         Pages.of(queryset(), None, 7, "here")
         return
@@ -314,7 +314,7 @@ def test_what_cannot_be_gone_along_is_refused_with_a_way_out(queryset: Any, word
     ("cursor", "words"),
     [("nothing", "no column 'nothing'"), ("items", "is no column"), ([1], "no name of a column")],
 )
-def test_columns_that_do_not_exist_are_refused(cursor: Any, words: str) -> None:
+def test_unknown_columns_are_refused(cursor: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
         Pages.of(Order.objects.all(), cursor, 7, "here")
 
@@ -352,7 +352,7 @@ def test_memory_stays_flat_over_many_rows() -> None:
 
 
 @pytest.mark.only_on("postgresql", reason="it tells which cursors are open")
-def test_no_cursor_of_the_server_is_open_between_two_rows(items: list[Item]) -> None:
+def test_no_server_side_cursor_is_open_between_two_rows(items: list[Item]) -> None:
     for _ in Pages.of(Item.objects.order_by("rank"), None, 7, "here").rows_after(None):
         with connection.cursor() as cursor:
             # Without a name is the portal of this very query, where the server binds its parameters.

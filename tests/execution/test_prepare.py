@@ -50,7 +50,7 @@ class Ordered(Free):
         trace.append("second")
 
 
-def test_the_class_is_asked_before_the_step_and_then_the_body_runs() -> None:
+def test_the_classs_conditions_are_checked_before_the_steps_and_then_the_body_runs() -> None:
     workflow = Ordered.start(Order.objects.create(number="run"))
 
     run_to_end(workflow)
@@ -59,7 +59,7 @@ def test_the_class_is_asked_before_the_step_and_then_the_body_runs() -> None:
     assert_state(workflow, "finished")
 
 
-def test_a_step_whose_condition_holds_is_passed_over_and_its_body_does_not_run() -> None:
+def test_a_step_whose_skip_if_is_true_is_skipped_and_its_body_does_not_run() -> None:
     workflow = Ordered.start(Order.objects.create(number="run"), metadata={"unwanted": True})
 
     run_to_end(workflow)
@@ -77,7 +77,7 @@ def test_run_if_is_the_inverse_of_skip_if() -> None:
     assert_state(workflow, "finished")
 
 
-def test_a_condition_is_asked_at_each_attempt() -> None:
+def test_a_condition_is_checked_at_each_attempt() -> None:
     class AskedAgain(Free):
         def enough(self) -> bool:
             return len(trace) >= 2
@@ -96,7 +96,7 @@ def test_a_condition_is_asked_at_each_attempt() -> None:
 
 
 @pytest.mark.parametrize(("given", "runs"), [(True, False), (False, True)])
-def test_a_condition_may_be_a_constant(given: bool, runs: bool) -> None:
+def test_a_condition_can_be_a_constant(given: bool, runs: bool) -> None:
     class Constant(Free):
         @step(skip_if=given)
         def only(self) -> None:
@@ -120,7 +120,7 @@ def test_cancel_if_ends_the_workflow_and_says_why() -> None:
     assert workflow.next_step_name is None
 
 
-def test_cancel_if_is_asked_before_every_step() -> None:
+def test_cancel_if_is_checked_before_every_step() -> None:
     order = Order.objects.create(number="run")
     workflow = Ordered.start(order)
     run_next_step(workflow)
@@ -131,7 +131,7 @@ def test_cancel_if_is_asked_before_every_step() -> None:
     assert_step(workflow, "second", "canceled", "canceled")
 
 
-def test_a_missing_hero_cancels_the_workflow_before_any_condition_is_asked() -> None:
+def test_a_missing_hero_cancels_the_workflow_before_any_condition_is_checked() -> None:
     order = Order.objects.create()
     workflow = Ordered.start(order)
     order.delete()
@@ -145,7 +145,7 @@ def test_a_missing_hero_cancels_the_workflow_before_any_condition_is_asked() -> 
     assert_state(workflow, "canceled")
 
 
-def test_a_class_that_may_proceed_without_a_hero_proceeds_when_the_hero_is_deleted() -> None:
+def test_with_may_proceed_without_hero_a_workflow_continues_after_its_hero_is_deleted() -> None:
     class Proceeds(Free):
         @step
         def only(self) -> None:
@@ -161,7 +161,7 @@ def test_a_class_that_may_proceed_without_a_hero_proceeds_when_the_hero_is_delet
     assert_state(workflow, "finished")
 
 
-def test_a_hero_that_cannot_be_looked_up_is_no_missing_hero() -> None:
+def test_a_failing_hero_lookup_is_not_a_missing_hero() -> None:
     class Unreadable(Free):
         may_proceed_without_hero = False
 
@@ -186,7 +186,7 @@ def test_a_hero_that_cannot_be_looked_up_is_no_missing_hero() -> None:
         ContentType.objects.clear_cache()
 
 
-def test_code_that_does_not_know_the_class_does_not_judge_the_hero() -> None:
+def test_code_without_the_class_does_not_check_the_hero() -> None:
     order = Order.objects.create()
     workflow = Ordered.start(order)
     order.delete()
@@ -198,7 +198,7 @@ def test_code_that_does_not_know_the_class_does_not_judge_the_hero() -> None:
     assert active(workflow).deferred_since is not None
 
 
-def test_a_missing_hero_is_seen_before_a_step_that_is_not_defined() -> None:
+def test_a_missing_hero_is_detected_before_an_undeclared_step() -> None:
     order = Order.objects.create()
     workflow = Ordered.start(order)
     StepExecution.objects.update(step_name="from_newer_code")
@@ -209,7 +209,7 @@ def test_a_missing_hero_is_seen_before_a_step_that_is_not_defined() -> None:
     assert history(workflow) == [("from_newer_code", "canceled", "canceled")]
 
 
-def test_a_gravestone_is_passed_over_before_any_condition_is_asked() -> None:
+def test_a_gravestone_is_skipped_before_any_condition_is_checked() -> None:
     workflow = Ordered.start(Order.objects.create(withdrawn=True))
     StepExecution.objects.update(step_name="buried")
 
@@ -219,7 +219,7 @@ def test_a_gravestone_is_passed_over_before_any_condition_is_asked() -> None:
     assert history(workflow) == [("buried", "skipped", "skipped"), ("second", "scheduled", None)]
 
 
-def test_a_step_that_is_not_due_is_left_as_it_is() -> None:
+def test_a_step_that_is_not_due_is_left_unchanged() -> None:
     class Later(Free):
         @step(wait=timedelta(days=3))
         def later(self) -> None:
@@ -237,7 +237,7 @@ def test_a_step_that_is_not_due_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("state", ["waiting", "in_progress", "completed", "failed", "canceled", "skipped"])
-def test_an_execution_that_is_not_scheduled_any_more_is_left_as_it_is(state: str) -> None:
+def test_an_execution_that_is_no_longer_scheduled_is_left_unchanged(state: str) -> None:
     workflow = Ordered.start(Order.objects.create())
     execution = active(workflow)
     StepExecution.objects.update(state=state)
@@ -250,7 +250,7 @@ def test_an_execution_that_is_not_scheduled_any_more_is_left_as_it_is(state: str
 
 
 @pytest.mark.parametrize("state", ["performing", "paused", "finished", "canceled"])
-def test_an_execution_of_a_workflow_that_is_not_ready_is_left_as_it_is(state: str) -> None:
+def test_an_execution_of_a_workflow_that_is_not_ready_is_left_unchanged(state: str) -> None:
     workflow = Ordered.start(Order.objects.create())
     Workflow.objects.update(state=state)
     before = everything(workflow)
@@ -261,7 +261,7 @@ def test_an_execution_of_a_workflow_that_is_not_ready_is_left_as_it_is(state: st
     assert trace == []
 
 
-def test_an_execution_that_is_gone_is_no_error() -> None:
+def test_a_deleted_execution_is_not_an_error() -> None:
     workflow = Ordered.start(Order.objects.create())
     pk = active(workflow).pk
     StepExecution.objects.all().delete()
@@ -281,7 +281,7 @@ def test_a_second_delivery_changes_nothing() -> None:
     assert trace.count("first") == 1
 
 
-def test_many_steps_that_are_passed_over_go_by_in_one_run() -> None:
+def test_many_skipped_steps_are_handled_in_one_run() -> None:
     class MostlySkipped(Free):
         @step
         def begin(self) -> None:
@@ -314,7 +314,7 @@ WORDS = {
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("option", ["skip_if", "cancel_if"])
-def test_flow_words_are_refused_in_conditions(word: str, option: str) -> None:
+def test_flow_control_is_refused_in_conditions(word: str, option: str) -> None:
     def condition(workflow: Any) -> bool:
         WORDS[word](workflow)
         return False
@@ -337,7 +337,7 @@ def test_flow_words_are_refused_in_conditions(word: str, option: str) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
-def test_a_condition_that_raises_leaves_its_row_begun_and_ended(error: BaseException) -> None:
+def test_an_error_in_a_condition_starts_and_ends_its_execution(error: BaseException) -> None:
     def condition(workflow: Any) -> bool:
         trace.append("asked")
         raise error
@@ -361,7 +361,7 @@ def test_a_condition_that_raises_leaves_its_row_begun_and_ended(error: BaseExcep
     assert first.error_class == f"builtins.{type(error).__name__}"
 
 
-def test_a_condition_that_ends_the_process_counts_as_a_crash_of_its_step() -> None:
+def test_a_condition_that_ends_the_process_counts_as_a_crash() -> None:
     def condition(workflow: Any) -> bool:
         raise SystemExit(3)
 
@@ -386,7 +386,7 @@ def failing_query(workflow: Any) -> bool:
     return False
 
 
-def test_a_condition_whose_query_fails_does_not_take_the_completed_step_down() -> None:
+def test_a_failing_query_in_a_condition_does_not_undo_the_completed_step() -> None:
     class Querying(Free):
         @step
         def done(self) -> None:
@@ -407,7 +407,7 @@ def test_a_condition_whose_query_fails_does_not_take_the_completed_step_down() -
     assert workflow.next_step_name == "next"
 
 
-def test_a_condition_whose_query_fails_before_the_first_step_is_recorded_too() -> None:
+def test_a_failing_query_in_a_condition_of_the_first_step_is_recorded_too() -> None:
     class QueryingFirst(Free):
         @step(skip_if=failing_query)
         def only(self) -> None:
@@ -422,7 +422,7 @@ def test_a_condition_whose_query_fails_before_the_first_step_is_recorded_too() -
     assert "no_such_column" in (workflow.executions.get().error_message or "")
 
 
-def test_what_a_condition_raised_is_fenced_like_a_body() -> None:
+def test_an_error_in_a_condition_is_fenced_like_a_body() -> None:
     class Lost(Free):
         @step(skip_if=lambda workflow: 1 / 0)
         def only(self) -> None:
@@ -443,7 +443,7 @@ def test_what_a_condition_raised_is_fenced_like_a_body() -> None:
 
 @override_settings(GENEVA_DRIVE={"UNDEFINED_STEP_GRACE": timedelta(0)})
 @pytest.mark.parametrize("name", ["__class__", "save", "hero", "_geneva", "nothing"])
-def test_a_step_name_reaches_no_attribute_that_is_not_a_step(name: str) -> None:
+def test_a_step_name_cannot_refer_to_an_attribute_that_is_not_a_step(name: str) -> None:
     workflow = Ordered.start(Order.objects.create())
     StepExecution.objects.update(step_name=name)
     Workflow.objects.update(next_step_name=name)
@@ -457,7 +457,7 @@ def test_a_step_name_reaches_no_attribute_that_is_not_a_step(name: str) -> None:
 
 @override_settings(GENEVA_DRIVE={"UNDEFINED_STEP_GRACE": timedelta(0)})
 @pytest.mark.parametrize("label", ["os.system", "builtins.eval", "geneva_drive.Workflow", "testapp.Free", ""])
-def test_a_type_reaches_no_class_that_is_not_a_workflow_class(label: str) -> None:
+def test_a_type_cannot_refer_to_a_class_that_is_not_a_workflow(label: str) -> None:
     workflow = Ordered.start(Order.objects.create())
     Workflow.objects.update(type=label)
     stored = Workflow.objects.get()

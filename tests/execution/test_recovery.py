@@ -53,7 +53,7 @@ def begun(heartbeat: Heartbeat, *, ago: timedelta, **columns: Any) -> RecoveredT
     return workflow
 
 
-def test_a_row_that_no_thread_holds_is_recovered(heartbeat: Heartbeat) -> None:
+def test_an_execution_that_no_thread_runs_is_recovered(heartbeat: Heartbeat) -> None:
     """Given a commit whose acknowledgement was lost, nobody runs the row although its process lives."""
     workflow = begun(heartbeat, ago=timedelta(minutes=5))
     assert recover_own(heartbeat) == 1
@@ -61,13 +61,13 @@ def test_a_row_that_no_thread_holds_is_recovered(heartbeat: Heartbeat) -> None:
     assert active(workflow).crashes == 1
 
 
-def test_one_that_was_handed_over_is_no_crash(heartbeat: Heartbeat) -> None:
+def test_a_handed_off_execution_does_not_count_as_a_crash(heartbeat: Heartbeat) -> None:
     workflow = begun(heartbeat, ago=timedelta(minutes=5), handed_off=True)
     assert recover_own(heartbeat) == 1
     assert active(workflow).crashes == 0
 
 
-def test_a_row_that_a_thread_holds_is_left_alone(heartbeat: Heartbeat) -> None:
+def test_an_execution_that_a_thread_runs_is_left_alone(heartbeat: Heartbeat) -> None:
     workflow = begun(heartbeat, ago=timedelta(days=5))
     token = active(workflow).attempt_token
     assert token is not None
@@ -78,18 +78,18 @@ def test_a_row_that_a_thread_holds_is_left_alone(heartbeat: Heartbeat) -> None:
     assert recover_own(heartbeat) == 1
 
 
-def test_a_young_row_may_still_be_on_its_way_to_its_thread(heartbeat: Heartbeat) -> None:
+def test_a_recently_claimed_execution_is_left_for_its_thread(heartbeat: Heartbeat) -> None:
     begun(heartbeat, ago=timedelta(seconds=5))
     assert recover_own(heartbeat) == 0
 
 
-def test_rows_of_other_processes_are_not_its_own(heartbeat: Heartbeat) -> None:
+def test_executions_of_other_processes_are_left_alone(heartbeat: Heartbeat) -> None:
     begun(heartbeat, ago=timedelta(days=1))
     other = Heartbeat("default", "worker")
     assert recover_own(other) == 0
 
 
-def test_a_thread_that_takes_it_up_at_the_last_moment_wins(heartbeat: Heartbeat) -> None:
+def test_a_thread_that_starts_the_execution_at_the_last_moment_keeps_it(heartbeat: Heartbeat) -> None:
     """Given that the body begins between the list and the lock, the row is left alone."""
     workflow = begun(heartbeat, ago=timedelta(minutes=5))
     token = active(workflow).attempt_token
@@ -108,7 +108,7 @@ def test_a_thread_that_takes_it_up_at_the_last_moment_wins(heartbeat: Heartbeat)
     assert active(workflow).state == "in_progress"
 
 
-def test_a_worker_answers_at_its_beats(settings: Any) -> None:
+def test_a_worker_checks_its_executions_at_each_beat(settings: Any) -> None:
     """Given a row that a worker's process began and lost, the worker itself carries it on."""
     settings.GENEVA_DRIVE = {"LEASE": timedelta(seconds=1)}
     worker = Worker(poll_interval=0.05, max_steps=2)

@@ -16,7 +16,7 @@ from tests.execution.support import Free, history, trace
 pytestmark = pytest.mark.django_db
 
 
-def test_a_loop_that_nothing_interrupts_does_every_item_in_one_execution() -> None:
+def test_an_uninterrupted_loop_handles_every_item_in_one_execution() -> None:
     workflow = run_to_end(CountingLoop.start())
 
     assert trace == [*range(10), "after"]
@@ -44,7 +44,7 @@ def test_a_loop_over_nothing_completes() -> None:
     assert (rows(workflow)[0].cursor, rows(workflow)[0].iterations_total) == (None, 0)
 
 
-def test_each_checkpoint_is_one_update_by_key_that_reads_no_row() -> None:
+def test_each_checkpoint_is_one_update_by_key_without_a_read() -> None:
     workflow = CountingLoop.start()
     with CaptureQueriesContext(connection) as queries:
         run_next_step(workflow)
@@ -58,7 +58,7 @@ def test_each_checkpoint_is_one_update_by_key_that_reads_no_row() -> None:
     assert last - first == 9, "nothing but checkpoints happens between the first and the last"
 
 
-def test_a_step_that_writes_every_four_items_writes_a_quarter() -> None:
+def test_checkpoint_every_four_items_writes_a_quarter_as_often() -> None:
     with CaptureQueriesContext(connection) as queries:
         workflow = run_next_step(SparingLoop.start())
 
@@ -67,7 +67,7 @@ def test_a_step_that_writes_every_four_items_writes_a_quarter() -> None:
     assert rows(workflow)[0].cursor == 10
 
 
-def test_a_step_can_write_every_so_often() -> None:
+def test_checkpoints_can_be_written_at_time_intervals() -> None:
     class Timed(CountingLoop):
         @resumable_step(checkpoint_every=timedelta(minutes=1))
         def count(self, iteration: Iteration) -> None:

@@ -27,14 +27,14 @@ class AskingLoop(Free):
             trace.append(item)
 
 
-def test_conditions_are_looked_at_again_for_each_successor() -> None:
+def test_conditions_are_checked_again_for_each_continuation() -> None:
     run_to_end(AskingLoop.start())
 
     assert trace == ["cancel_if", "skip_if", 0, "cancel_if", "skip_if", 1, "cancel_if", "skip_if", 2]
 
 
 @pytest.mark.parametrize(("told", "state"), [("gone", "canceled"), ("enough", "finished")])
-def test_a_condition_that_holds_meanwhile_ends_the_loop(told: str, state: str) -> None:
+def test_a_condition_that_becomes_true_ends_the_loop(told: str, state: str) -> None:
     workflow = run_next_step(AskingLoop.start())
     Workflow.objects.filter(pk=workflow.pk).update(metadata=told)
 

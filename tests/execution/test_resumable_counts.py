@@ -31,7 +31,7 @@ def kill_at(workflow: Workflow, number: int) -> None:
 # -- crashes
 
 
-def test_a_process_that_dies_after_some_progress_each_time_is_never_given_up() -> None:
+def test_crashes_with_progress_in_between_never_reach_the_limit() -> None:
     workflow = CountingLoop.start()
 
     for number in range(1, 9):
@@ -42,7 +42,7 @@ def test_a_process_that_dies_after_some_progress_each_time_is_never_given_up() -
     assert_state(workflow, "finished")
 
 
-def test_an_item_that_kills_its_process_each_time_is_given_up_at_the_limit() -> None:
+def test_an_item_that_kills_its_process_each_time_pauses_at_the_limit() -> None:
     workflow = CountingLoop.start()
 
     kill_at(workflow, 4)
@@ -57,7 +57,7 @@ def test_an_item_that_kills_its_process_each_time_is_given_up_at_the_limit() -> 
 # -- reattempts
 
 
-def test_progress_ends_the_count_of_reattempts_by_policy() -> None:
+def test_progress_resets_the_count_of_reattempts_by_policy() -> None:
     class Flaky(CountingLoop):
         @resumable_step(on_exception=ExceptionPolicy("reattempt", max_reattempts=2))
         def count(self, iteration: Iteration) -> None:
@@ -88,7 +88,7 @@ def test_reattempts_at_the_same_item_end_at_the_limit() -> None:
     assert_cursor(workflow, 4, iterations=4)
 
 
-def test_progress_is_known_to_recovery_too() -> None:
+def test_recovery_takes_progress_into_account() -> None:
     class Flaky(CountingLoop):
         @resumable_step(on_exception=ExceptionPolicy("reattempt", max_reattempts=2))
         def count(self, iteration: Iteration) -> None:

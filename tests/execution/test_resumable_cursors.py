@@ -63,7 +63,7 @@ class SettingLoop(Free):
     VALUES,
     ids=lambda value: f"{type(value).__name__}_{value}" if not isinstance(value, set) else "set",
 )
-def test_a_cursor_of_any_payload_type_comes_back_equal(value: Any) -> None:
+def test_a_cursor_of_any_payload_type_is_read_back_equal(value: Any) -> None:
     workflow = run_to_end(SettingLoop.start(metadata=value))
 
     assert trace == [(None, False), (value, True)]
@@ -71,7 +71,7 @@ def test_a_cursor_of_any_payload_type_comes_back_equal(value: Any) -> None:
     assert_cursor(workflow, value)
 
 
-def test_a_model_instance_is_kept_as_a_reference() -> None:
+def test_a_model_instance_is_stored_as_a_reference() -> None:
     order = Order.objects.create(number="7")
 
     run_to_end(SettingLoop.start(metadata=order))
@@ -80,7 +80,7 @@ def test_a_model_instance_is_kept_as_a_reference() -> None:
     assert trace[1][0].number == "7"
 
 
-def test_a_cursor_is_what_it_was_when_it_was_set() -> None:
+def test_later_changes_to_a_value_do_not_change_the_cursor() -> None:
     class Changing(Free):
         @resumable_step(checkpoint_every=100)
         def keep(self, iteration: Iteration) -> None:
@@ -108,7 +108,7 @@ def test_a_cursor_that_cannot_be_stored_is_refused_where_it_is_set(value: Any) -
 
 
 @override_settings(GENEVA_DRIVE={"MAX_CURSOR_BYTES": 20})
-def test_a_cursor_is_bounded_in_size() -> None:
+def test_a_cursor_is_limited_in_size() -> None:
     class Large(Free):
         @resumable_step
         def keep(self, iteration: Iteration) -> None:

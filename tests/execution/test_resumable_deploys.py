@@ -12,7 +12,7 @@ from tests.execution.support import Free, active, trace
 pytestmark = pytest.mark.django_db
 
 
-def test_a_loop_goes_on_under_its_new_name() -> None:
+def test_a_loop_continues_under_its_new_name() -> None:
     class RenamedLoop(Free):
         @resumable_step(formerly=["count"])
         def tally(self, iteration: Iteration) -> None:
@@ -33,7 +33,7 @@ def test_a_loop_goes_on_under_its_new_name() -> None:
     assert trace == [*range(8), *range(7, 10)]
 
 
-def test_a_loop_that_became_a_plain_step_runs_as_one() -> None:
+def test_a_loop_that_became_a_plain_step_runs_as_a_plain_step() -> None:
     class Once(Free):
         @step
         def count(self) -> None:

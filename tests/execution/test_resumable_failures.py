@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("cls", [CountingLoop, SparingLoop])
-def test_a_failure_keeps_what_was_done_and_resume_goes_on(cls: type[CountingLoop]) -> None:
+def test_a_failure_keeps_the_progress_and_resume_continues(cls: type[CountingLoop]) -> None:
     workflow = cls.start()
     at(6, stop)
 
@@ -59,7 +59,7 @@ def test_a_failure_at_the_first_item_after_a_resume_keeps_the_saved_cursor() -> 
     assert trace == [*range(6), 6, 6, 6, *range(6, 10), "after"]
 
 
-def test_a_failure_before_the_first_item_begins_anew_and_is_no_continuation() -> None:
+def test_a_failure_before_the_first_item_starts_from_the_beginning_and_is_no_continuation() -> None:
     workflow = CountingLoop.start()
     at(0, stop)
     run_next_step(workflow, raise_errors=False)
@@ -70,7 +70,7 @@ def test_a_failure_before_the_first_item_begins_anew_and_is_no_continuation() ->
     assert (row.cursor, row.continues_from_id, row.iterations) == (None, None, 0)
 
 
-def test_reattempt_goes_on_from_the_cursor() -> None:
+def test_reattempt_continues_at_the_cursor() -> None:
     workflow = CountingLoop.start()
     at(6, lambda body, _: body.reattempt(wait=timedelta(hours=1)))
 
@@ -91,7 +91,7 @@ def test_reattempt_with_rewind_starts_over() -> None:
     assert (again.continues_from_id, again.iterations) == (None, 10)
 
 
-def test_a_pause_by_the_step_itself_goes_on_from_the_cursor() -> None:
+def test_a_pause_by_the_step_itself_continues_at_the_cursor() -> None:
     workflow = CountingLoop.start()
     at(6, lambda body, _: body.pause())
     run_next_step(workflow)
@@ -115,7 +115,7 @@ def test_resume_at_starts_from_the_beginning() -> None:
     assert trace == [*range(6), *range(10), "after"]
 
 
-def test_skip_passes_over_what_is_left() -> None:
+def test_skip_skips_the_remaining_items() -> None:
     workflow = run_iterations(CountingLoop.start(), 6)
 
     workflow.skip()
@@ -125,7 +125,7 @@ def test_skip_passes_over_what_is_left() -> None:
 
 
 @pytest.mark.parametrize(("cls", "repeated"), [(CountingLoop, 6), (SparingLoop, 4)])
-def test_a_killed_process_repeats_no_more_than_was_not_written(
+def test_after_a_kill_only_items_since_the_last_checkpoint_are_repeated(
     cls: type[CountingLoop], repeated: int
 ) -> None:
     workflow = cls.start()
@@ -147,7 +147,7 @@ def test_a_killed_process_repeats_no_more_than_was_not_written(
     assert [outcome for _, _, outcome in history(workflow)] == ["recovered", "success", "success"]
 
 
-def test_a_body_that_ends_its_process_keeps_what_was_done() -> None:
+def test_a_body_that_ends_its_process_keeps_its_progress() -> None:
     workflow = SparingLoop.start()
 
     def leave(*_: Any) -> None:

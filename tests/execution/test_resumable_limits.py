@@ -36,7 +36,7 @@ class _Stopping(Runner):
         return len(trace) >= self._after
 
 
-def test_max_iterations_gives_way_and_a_successor_goes_on() -> None:
+def test_at_max_iterations_the_execution_ends_and_another_continues() -> None:
     workflow = run_to_end(HastyLoop.start())
 
     assert trace == [*range(10), "after"]
@@ -51,7 +51,7 @@ def test_max_iterations_gives_way_and_a_successor_goes_on() -> None:
     assert chain[0].metadata == {"reason": "max_iterations"}
 
 
-def test_an_interruption_lets_other_work_come_first() -> None:
+def test_an_interruption_lets_other_work_run_first() -> None:
     workflow = HastyLoop.start()
 
     performed = run(workflow, inline_continuation=True)
@@ -66,7 +66,7 @@ def test_an_interruption_lets_other_work_come_first() -> None:
     assert_state(workflow, "ready")
 
 
-def test_the_last_item_is_no_reason_to_give_way() -> None:
+def test_the_last_item_completes_the_step_without_a_continuation() -> None:
     class Exact(CountingLoop):
         @resumable_step(max_iterations=5)
         def count(self, iteration: Iteration) -> None:
@@ -78,7 +78,7 @@ def test_the_last_item_is_no_reason_to_give_way() -> None:
     assert [outcome for _, _, outcome in history(workflow)] == ["continued", "success", "success"]
 
 
-def test_max_runtime_is_looked_at_after_each_item_and_one_is_always_done() -> None:
+def test_max_runtime_is_checked_after_each_item_and_at_least_one_is_done() -> None:
     class Slow(CountingLoop):
         @resumable_step(max_runtime=timedelta(seconds=10))
         def count(self, iteration: Iteration) -> None:
@@ -95,7 +95,7 @@ def test_max_runtime_is_looked_at_after_each_item_and_one_is_always_done() -> No
     assert rows(workflow)[0].metadata == {"reason": "max_runtime"}
 
 
-def test_a_worker_that_stops_stops_the_loop_at_its_next_item() -> None:
+def test_a_worker_shutdown_ends_the_loop_after_the_current_item() -> None:
     workflow = SparingLoop.start()
 
     execute(active(workflow).pk, runner=_Stopping(after=6))
@@ -107,7 +107,7 @@ def test_a_worker_that_stops_stops_the_loop_at_its_next_item() -> None:
     assert trace == [*range(10), "after"]
 
 
-def test_a_dispatcher_s_process_that_stops_stops_the_loop_too() -> None:
+def test_a_shutdown_of_a_dispatchers_process_ends_the_loop_too() -> None:
     workflow = CountingLoop.start()
 
     execute(active(workflow).pk, runner=DispatchedRunner(None, is_stopping=lambda: len(trace) >= 3))
@@ -116,7 +116,7 @@ def test_a_dispatcher_s_process_that_stops_stops_the_loop_too() -> None:
     assert rows(workflow)[0].outcome == "continued"
 
 
-def test_nothing_stops_before_an_item_is_done() -> None:
+def test_at_least_one_item_is_done_before_a_stop() -> None:
     class Careful(CountingLoop):
         @resumable_step(max_iterations=1)
         def count(self, iteration: Iteration) -> None:

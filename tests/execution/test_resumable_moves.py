@@ -60,7 +60,7 @@ def test_checkpoint_writes_at_once_and_counts_nothing() -> None:
 
 
 @pytest.mark.parametrize("call", ["set(1)", "advance()", "checkpoint()", "skip_to(1)"])
-def test_the_cursor_does_not_move_inside_a_block_that_may_roll_back(call: str) -> None:
+def test_the_cursor_cannot_move_inside_an_atomic_block(call: str) -> None:
     class Inside(Free):
         @resumable_step
         def count(self, iteration: Iteration) -> None:
@@ -74,7 +74,7 @@ def test_the_cursor_does_not_move_inside_a_block_that_may_roll_back(call: str) -
     assert_cursor(workflow, None)
 
 
-def test_a_block_around_each_item_is_welcome() -> None:
+def test_an_atomic_block_around_each_item_is_allowed() -> None:
     class Blocks(Free):
         @resumable_step
         def count(self, iteration: Iteration) -> None:
@@ -100,7 +100,7 @@ def test_a_second_loop_over_one_cursor_is_refused(call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["set(5)", "advance()"])
-def test_the_cursor_of_a_loop_is_not_moved_by_hand(call: str) -> None:
+def test_the_cursor_of_an_iterate_loop_cannot_be_set(call: str) -> None:
     workflow = CountingLoop.start()
     at(3, lambda _, iteration: eval(f"iteration.{call}", {"iteration": iteration}))
 
@@ -113,7 +113,7 @@ def test_the_cursor_of_a_loop_is_not_moved_by_hand(call: str) -> None:
     [{1: 2}, {1, 2}, (n for n in [1]), Order.objects.all, Order.objects],
     ids=["dict", "set", "generator", "method", "manager"],
 )
-def test_what_has_no_order_or_no_end_is_not_iterated(given: Any) -> None:
+def test_unordered_or_endless_iterables_are_refused(given: Any) -> None:
     class Wrong(Free):
         @resumable_step
         def count(self, iteration: Iteration) -> None:
@@ -123,7 +123,7 @@ def test_what_has_no_order_or_no_end_is_not_iterated(given: Any) -> None:
         run_next_step(Wrong.start())
 
 
-def test_a_break_leaves_the_item_in_hand_undone() -> None:
+def test_a_break_leaves_the_current_item_undone() -> None:
     class Breaking(Free):
         @resumable_step
         def count(self, iteration: Iteration) -> None:

@@ -38,7 +38,7 @@ def test_a_pause_stops_the_loop_at_its_next_checkpoint_and_resume_repeats_nothin
     assert_state(workflow, "finished")
 
 
-def test_a_pause_that_is_withdrawn_in_time_stops_nothing() -> None:
+def test_a_pause_withdrawn_in_time_has_no_effect() -> None:
     workflow = CountingLoop.start()
 
     def hesitate(*_: Any) -> None:
@@ -75,7 +75,7 @@ def test_a_cancel_stops_the_loop_at_its_next_checkpoint() -> None:
     assert rows(workflow)[0].iterations == 5
 
 
-def test_a_loop_that_was_taken_away_stops_at_its_next_checkpoint_and_writes_nothing() -> None:
+def test_a_loop_recovered_by_another_process_stops_at_its_next_checkpoint_and_writes_nothing() -> None:
     workflow = CountingLoop.start()
 
     def take_away(*_: Any) -> None:
@@ -93,7 +93,7 @@ def test_a_loop_that_was_taken_away_stops_at_its_next_checkpoint_and_writes_noth
     assert_state(workflow, "performing")
 
 
-def test_no_mark_is_left_on_a_step_that_ended_although_it_was_to_stop() -> None:
+def test_no_stop_request_stays_on_a_step_that_ended() -> None:
     class Last(Free):
         @step
         def plain(self) -> None:

@@ -29,7 +29,7 @@ class SendingLoop(Free):
             trace.append(item.code)
 
 
-def test_a_queryset_is_gone_along_over_several_executions(items: list[Item]) -> None:
+def test_a_queryset_is_read_over_several_executions(items: list[Item]) -> None:
     workflow = run_to_end(SendingLoop.start())
 
     assert [item.code for item in Item.objects.order_by("-rank", "pk")] == trace
@@ -49,7 +49,7 @@ def test_the_total_is_counted_once(items: list[Item]) -> None:
     assert len([each for each in queries if "COUNT(" in each["sql"]]) == 1
 
 
-def test_a_loop_that_learns_to_count_half_way_counts_what_is_left(items: list[Item]) -> None:
+def test_a_total_requested_half_way_includes_the_items_already_done(items: list[Item]) -> None:
     class Learning(Free):
         @resumable_step(max_iterations=4)
         def send(self, iteration: Iteration) -> None:
@@ -81,7 +81,7 @@ def test_batches_are_updated_in_bulk_over_several_executions(items: list[Item]) 
     ]
 
 
-def test_a_total_can_be_told_by_the_step() -> None:
+def test_a_step_can_set_the_total() -> None:
     class Pages(Free):
         @resumable_step
         def fetch(self, iteration: Iteration) -> None:
@@ -95,7 +95,7 @@ def test_a_total_can_be_told_by_the_step() -> None:
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, "7", True])
-def test_a_total_is_a_number_of_items(value: Any) -> None:
+def test_a_total_must_be_a_number_of_items(value: Any) -> None:
     class Pages(Free):
         @resumable_step
         def fetch(self, iteration: Iteration) -> None:

@@ -24,7 +24,7 @@ class PollingLoop(Free):
         trace.append("fetched")
 
 
-def test_suspend_goes_on_after_the_wait_also_without_a_cursor() -> None:
+def test_suspend_continues_after_the_wait_even_without_a_cursor() -> None:
     workflow = run_next_step(PollingLoop.start())
 
     successor = active(workflow)
@@ -34,7 +34,7 @@ def test_suspend_goes_on_after_the_wait_also_without_a_cursor() -> None:
     assert trace == ["ordered", "fetched"]
 
 
-def test_what_was_suspended_is_resumed_after_a_crash_too() -> None:
+def test_a_suspended_step_still_counts_as_resumed_after_a_crash() -> None:
     class Dying(Free):
         @resumable_step
         def poll(self, iteration: Iteration) -> None:
@@ -54,7 +54,7 @@ def test_what_was_suspended_is_resumed_after_a_crash_too() -> None:
     assert trace == [False, True, True]
 
 
-def test_skip_to_goes_on_from_there_after_the_wait() -> None:
+def test_skip_to_continues_at_the_given_cursor_after_the_wait() -> None:
     workflow = CountingLoop.start()
     at(3, lambda _, iteration: iteration.skip_to(8, wait=timedelta(days=1)))
 
@@ -76,7 +76,7 @@ def test_a_negative_wait_is_refused_before_anything_is_written() -> None:
     assert_cursor(workflow, 3)
 
 
-def test_suspend_belongs_to_resumable_steps() -> None:
+def test_suspend_is_refused_in_plain_steps() -> None:
     class Plain(Free):
         @step
         def wait(self) -> None:

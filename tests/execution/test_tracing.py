@@ -97,7 +97,7 @@ def test_each_step_is_a_span_in_the_trace_of_the_start(spans: Spans, inline_cont
     assert {span.kind for span in steps(spans)} == {trace.SpanKind.CONSUMER}
 
 
-def test_a_span_says_which_step_it_is(spans: Spans) -> None:
+def test_a_span_identifies_its_step(spans: Spans) -> None:
     order = Order.objects.create()
     workflow, _, _ = start_in_a_trace(hero=order)
 
@@ -140,7 +140,7 @@ def test_an_exception_is_on_its_span_and_reattempts_stay_in_the_trace(
         assert dict(event.attributes or {})["exception.message"] == "no answer"
 
 
-def test_flow_control_is_no_error(spans: Spans) -> None:
+def test_flow_control_is_not_an_error(spans: Spans) -> None:
     workflow, _, _ = start_in_a_trace()
 
     run_to_end(workflow)
@@ -151,7 +151,7 @@ def test_flow_control_is_no_error(spans: Spans) -> None:
     assert last.events == ()
 
 
-def test_the_trace_goes_on_through_a_crash_and_through_operators(spans: Spans) -> None:
+def test_the_trace_continues_through_a_crash_and_operator_actions(spans: Spans) -> None:
     workflow, trace_id, span_id = start_in_a_trace()
     with crash_at("performed"):
         run_next_step(workflow)
@@ -169,7 +169,7 @@ def test_the_trace_goes_on_through_a_crash_and_through_operators(spans: Spans) -
     assert {parent_of(span) for span in steps(spans)} == {(trace_id, span_id)}
 
 
-def test_many_starts_carry_it_too(spans: Spans) -> None:
+def test_start_many_stores_the_trace_too(spans: Spans) -> None:
     with trace.get_tracer("shop").start_as_current_span("an import") as span:
         created, _ = Traced.start_many([Order.objects.create(), Order.objects.create()])
 
@@ -180,7 +180,7 @@ def test_many_starts_carry_it_too(spans: Spans) -> None:
     assert [parent_of(span) for span in steps(spans)] == [(context.trace_id, context.span_id)] * 2
 
 
-def test_a_workflow_that_was_started_outside_of_any_trace_begins_one_with_each_step(spans: Spans) -> None:
+def test_a_workflow_started_outside_a_trace_starts_one_with_each_step(spans: Spans) -> None:
     workflow = run_to_end(Traced.start())
 
     assert [span.parent for span in steps(spans)] == [None, None, None]
@@ -196,9 +196,7 @@ def test_the_projects_own_metadata_is_left_alone(spans: Spans) -> None:
 
 
 @pytest.mark.parametrize("configured", ["nothing", "no package"])
-def test_without_a_tracer_nothing_is_written_and_nothing_asked(
-    configured: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_tracer_nothing_is_stored(configured: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if configured == "no package":
         monkeypatch.setattr(tracing, "_INSTALLED", False)
         monkeypatch.delattr(tracing, "trace")

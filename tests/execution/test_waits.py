@@ -72,7 +72,7 @@ def test_paused_on_day_one_and_resumed_on_day_five_it_is_due_at_once() -> None:
 
 
 @pytest.mark.parametrize("step_wait", [timedelta(0), timedelta(microseconds=1), timedelta(milliseconds=999)])
-def test_a_fraction_of_a_second_is_kept_and_what_is_due_now_runs_now(step_wait: timedelta) -> None:
+def test_fractions_of_a_second_are_kept_and_a_due_step_runs_at_once(step_wait: timedelta) -> None:
     class Soon(Free):
         @step(wait=step_wait)
         def soon(self) -> None:
@@ -87,7 +87,7 @@ def test_a_fraction_of_a_second_is_kept_and_what_is_due_now_runs_now(step_wait: 
     assert trace == ["soon"]
 
 
-def test_a_step_without_a_wait_runs_exactly_once_and_not_again() -> None:
+def test_a_step_without_a_wait_runs_exactly_once() -> None:
     class Now0(Free):
         @step(wait=timedelta(0))
         def now(self) -> None:
@@ -143,7 +143,7 @@ def test_a_wait_is_elapsed_time_across_a_change_of_clocks(
 @pytest.mark.parametrize(
     "zone", ["Pacific/Kiritimati", "America/St_Johns", "UTC", "Asia/Kathmandu"], ids=lambda zone: zone
 )
-def test_the_projects_time_zone_changes_nothing(zone: str) -> None:
+def test_the_projects_time_zone_has_no_effect(zone: str) -> None:
     with override_settings(TIME_ZONE=zone), timezone.override(ZoneInfo(zone)):
         workflow = ThreeDays.start()
         row = active(workflow)
@@ -191,7 +191,7 @@ print(workflow.pk)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_process_without_time_zones_writes_what_one_with_them_reads(
+def test_processes_with_and_without_time_zones_share_rows(
     child_environment: Callable[[], dict[str, str]],
 ) -> None:
     environment = {**child_environment(), "GENEVA_TEST_USE_TZ": "0"}
@@ -212,7 +212,7 @@ def test_a_process_without_time_zones_writes_what_one_with_them_reads(
     assert_state(workflow, "finished")
 
 
-def test_at_is_where_waits_count_from() -> None:
+def test_waits_count_from_start_at() -> None:
     at = datetime(2031, 1, 1, tzinfo=UTC)
 
     workflow = ThreeDays.start(at=at)
@@ -220,7 +220,7 @@ def test_at_is_where_waits_count_from() -> None:
     assert clock.utc(active(workflow).scheduled_for) == at + 3 * DAY
 
 
-def test_a_wait_until_is_a_moment_and_one_that_has_passed_is_now() -> None:
+def test_wait_until_is_a_moment_and_a_past_one_means_now() -> None:
     class Until(Free):
         @step
         def only(self) -> None:
@@ -236,7 +236,7 @@ def test_a_wait_until_is_a_moment_and_one_that_has_passed_is_now() -> None:
 
 @pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="on SQLite the host's clock is the database's")
 @pytest.mark.parametrize("off", [timedelta(minutes=10), timedelta(minutes=-10)])
-def test_a_host_whose_clock_is_wrong_schedules_and_runs_by_the_databases(
+def test_a_host_with_a_wrong_clock_uses_the_databases(
     off: timedelta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Wrong(datetime):
@@ -261,7 +261,7 @@ def test_a_host_whose_clock_is_wrong_schedules_and_runs_by_the_databases(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_clock_of_the_session_plays_no_part() -> None:
+def test_the_sessions_time_zone_has_no_effect() -> None:
     if connection.vendor == "sqlite":
         assert abs(clock.now("default") - datetime.now(UTC)) < timedelta(minutes=1)
         return

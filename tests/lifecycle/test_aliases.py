@@ -62,7 +62,7 @@ def order() -> Order:
     return Order.objects.using("other").create()
 
 
-def test_a_whole_life_touches_no_other_database(using: dict[str, Any], order: Order) -> None:
+def test_a_workflow_uses_no_other_database_from_start_to_end(using: dict[str, Any], order: Order) -> None:
     with CaptureQueriesContext(connections["default"]) as captured:
         workflow = Elsewhere.start(order, **using)
         run_due(**using)
@@ -79,7 +79,7 @@ def test_a_whole_life_touches_no_other_database(using: dict[str, Any], order: Or
     assert OperatorAction.objects.using("other").get().actor == "somebody"
 
 
-def test_every_control_stays_on_the_rows_database(using: dict[str, Any], order: Order) -> None:
+def test_every_control_uses_the_rows_database(using: dict[str, Any], order: Order) -> None:
     with CaptureQueriesContext(connections["default"]) as captured:
         workflow = Elsewhere.start(order, **using)
         workflow.pause()
@@ -96,7 +96,7 @@ def test_every_control_stays_on_the_rows_database(using: dict[str, Any], order: 
     assert Workflow.objects.using("other").count() == 2
 
 
-def test_starting_in_every_way_stays_there(using: dict[str, Any], order: Order) -> None:
+def test_every_way_to_start_uses_the_given_database(using: dict[str, Any], order: Order) -> None:
     more = [Order.objects.using("other").create() for _ in range(2)]
     with CaptureQueriesContext(connections["default"]) as captured:
         first = Elsewhere.start(order, **using)
@@ -113,7 +113,7 @@ def test_starting_in_every_way_stays_there(using: dict[str, Any], order: Order) 
     assert len(captured) == 0
 
 
-def test_recovery_and_clean_up_stay_there(using: dict[str, Any], order: Order) -> None:
+def test_recovery_and_cleanup_use_the_given_database(using: dict[str, Any], order: Order) -> None:
     workflow = Elsewhere.start(order, **using)
     trace.append("do not pause")
     with CaptureQueriesContext(connections["default"]) as captured:
@@ -130,7 +130,7 @@ def test_recovery_and_clean_up_stay_there(using: dict[str, Any], order: Order) -
     assert Workflow.objects.using("other").count() == StepExecution.objects.using("other").count() == 0
 
 
-def test_a_hero_brings_its_database_along(order: Order) -> None:
+def test_a_workflow_is_written_to_its_heros_database(order: Order) -> None:
     workflow = Elsewhere.start(order)
 
     assert workflow._state.db == "other"
@@ -159,7 +159,7 @@ def test_a_hero_from_another_database_is_refused_naming_both(how: str, order: Or
     assert Workflow.objects.using("other").count() == 0
 
 
-def test_the_testing_kit_stays_there(order: Order) -> None:
+def test_the_testing_kit_uses_the_rows_database(order: Order) -> None:
     workflow = Elsewhere.start(order)
     trace.append("do not pause")
 
@@ -169,7 +169,7 @@ def test_the_testing_kit_stays_there(order: Order) -> None:
     assert clock.utc(workflow.created_at) <= clock.now("other")
 
 
-def test_the_same_hero_key_may_run_on_both_databases(order: Order) -> None:
+def test_the_same_hero_key_can_have_a_workflow_on_both_databases(order: Order) -> None:
     here = Order.objects.create(pk=order.pk)
 
     assert Elsewhere.start(here)._state.db == "default"

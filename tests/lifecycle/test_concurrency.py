@@ -46,7 +46,7 @@ def at_once(number: int, act: Callable[[int], Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("how", ["start", "get_or_start", "start_many", "get_or_create"])
-def test_of_twenty_that_start_for_one_hero_one_does(how: str) -> None:
+def test_of_twenty_concurrent_starts_for_one_hero_one_succeeds(how: str) -> None:
     order = Order.objects.create()
 
     def act(_: int) -> str:
@@ -75,7 +75,7 @@ def test_of_twenty_that_start_for_one_hero_one_does(how: str) -> None:
             return  # it finds the finished one, as get() does
 
 
-def test_two_batches_that_overlap_start_each_once() -> None:
+def test_two_overlapping_batches_start_each_workflow_once() -> None:
     orders = [Order.objects.create() for _ in range(12)]
     batches = [orders[:8], orders[4:], list(reversed(orders))]
 
@@ -86,7 +86,7 @@ def test_two_batches_that_overlap_start_each_once() -> None:
     assert Workflow.objects.count() == StepExecution.objects.count() == 12
 
 
-def test_in_an_outer_block_the_one_that_is_in_the_way_is_found_though_it_is_newer_than_the_snapshot() -> None:
+def test_the_conflicting_workflow_is_found_even_if_it_is_newer_than_the_snapshot() -> None:
     order = Order.objects.create()
     with transaction.atomic():
         # The snapshot of a repeatable read is taken here.
@@ -119,7 +119,7 @@ def test_of_eight_deliveries_of_one_execution_one_runs_it() -> None:
     assert history(workflow) == [("one", "completed", "success"), ("two", "completed", "success")]
 
 
-def test_of_many_controls_at_once_each_is_done_wholly_or_refused() -> None:
+def test_each_of_many_concurrent_controls_is_applied_completely_or_refused() -> None:
     workflow = Contended.start(Order.objects.create())
 
     def act(position: int) -> str:
@@ -141,7 +141,7 @@ def test_of_many_controls_at_once_each_is_done_wholly_or_refused() -> None:
     assert active(workflow).on_hold is (workflow.state == "paused")
 
 
-def test_a_cancel_and_a_run_at_once_end_in_one_state() -> None:
+def test_a_concurrent_cancel_and_run_end_in_one_consistent_state() -> None:
     workflows = [Contended.start(Order.objects.create()) for _ in range(6)]
 
     def act(position: int) -> None:

@@ -62,9 +62,7 @@ def _name(value: Any) -> str | None:
 
 
 @pytest.mark.parametrize(("state", "word"), list(DONE), ids=_name)
-def test_a_control_moves_the_rows_and_shows_it_on_the_instance(
-    state: Callable[[], Workflow], word: str
-) -> None:
+def test_a_control_changes_the_rows_and_the_instance(state: Callable[[], Workflow], word: str) -> None:
     becomes, points_at, rows = DONE[state, word]
     workflow = state()
     before = (workflow.state, workflow.next_step_name)
@@ -95,7 +93,7 @@ def test_a_control_moves_the_rows_and_shows_it_on_the_instance(
 
 
 @pytest.mark.parametrize(("state", "word"), REFUSED, ids=_name)
-def test_a_control_refuses_a_wrong_state_and_changes_nothing(
+def test_a_control_in_a_wrong_state_is_refused_and_changes_nothing(
     state: Callable[[], Workflow], word: str
 ) -> None:
     workflow = state()
@@ -110,7 +108,7 @@ def test_a_control_refuses_a_wrong_state_and_changes_nothing(
 
 
 @pytest.mark.parametrize("word", CONTROLS)
-def test_the_state_is_looked_at_again_under_the_lock(word: str) -> None:
+def test_the_state_is_checked_again_under_the_lock(word: str) -> None:
     stale = ready() if word in ("pause", "skip", "cancel") else paused()
     Workflow.objects.get(pk=stale.pk).cancel()
     before = everything(stale)
@@ -122,7 +120,7 @@ def test_the_state_is_looked_at_again_under_the_lock(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", CONTROLS)
-def test_a_row_that_is_gone_or_was_never_written_is_told(word: str) -> None:
+def test_a_deleted_or_unsaved_row_is_reported(word: str) -> None:
     workflow = ready()
     stale = Workflow.objects.get(pk=workflow.pk)
     Workflow.objects.all().delete()
@@ -134,7 +132,7 @@ def test_a_row_that_is_gone_or_was_never_written_is_told(word: str) -> None:
 
 
 @pytest.mark.parametrize("by", ["user", "text", "long text", "none"])
-def test_who_did_it_may_be_a_user_a_text_or_nobody(by: str) -> None:
+def test_the_actor_can_be_a_user_a_string_or_empty(by: str) -> None:
     user = get_user_model().objects.create(username="grace")
     names: dict[str, Any] = {"user": user, "text": "the night shift", "long text": "x" * 400, "none": None}
     workflow = ready()
@@ -147,7 +145,7 @@ def test_who_did_it_may_be_a_user_a_text_or_nobody(by: str) -> None:
     assert clock.utc(note.created_at) <= clock.now("default")
 
 
-def test_resume_at_notes_the_step_and_a_request_is_noted_as_one() -> None:
+def test_resume_at_records_the_step_and_a_pause_request_is_recorded() -> None:
     workflow = paused()
     workflow.resume_at("three")
     requested = performing()
@@ -167,7 +165,7 @@ def test_resume_at_notes_the_step_and_a_request_is_noted_as_one() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("make", [ready, paused])
-def test_a_template_that_names_a_verb_does_not_call_it(make: Callable[[], Workflow], verb: str) -> None:
+def test_templates_cannot_call_verbs(make: Callable[[], Workflow], verb: str) -> None:
     workflow = make()
     before = everything(workflow)
     shown = Template(f"<{{{{ workflow.{verb} }}}}>").render(Context({"workflow": workflow}))

@@ -12,7 +12,7 @@ from tests.testapp.models import Order
 pytestmark = pytest.mark.django_db
 
 
-def test_a_cancel_while_a_step_performs_holds_at_once_and_the_body_is_recorded_as_canceled() -> None:
+def test_a_cancel_during_a_step_takes_effect_at_once_and_the_body_is_recorded_as_canceled() -> None:
     class CanceledWithin(Free):
         @step
         def one(self) -> None:

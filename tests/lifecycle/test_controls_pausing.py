@@ -23,7 +23,7 @@ def test_a_preserved_execution_keeps_its_time() -> None:
     assert (kept.pk, kept.scheduled_for, kept.on_hold) == (row.pk, row.scheduled_for, False)
 
 
-def test_a_step_that_raised_is_tried_again_without_its_wait_and_the_rest_follows() -> None:
+def test_a_failed_step_is_retried_without_its_wait_and_the_workflow_continues() -> None:
     workflow = failed()
 
     workflow.resume()
@@ -34,7 +34,7 @@ def test_a_step_that_raised_is_tried_again_without_its_wait_and_the_rest_follows
 
 
 @pytest.mark.parametrize("inline_continuation", [False, True])
-def test_a_pause_while_a_step_performs_lets_it_end_and_holds_the_next(inline_continuation: bool) -> None:
+def test_a_pause_during_a_step_lets_it_finish_and_puts_the_next_on_hold(inline_continuation: bool) -> None:
     class PausedWithin(Free):
         @step
         def one(self) -> None:
@@ -60,7 +60,7 @@ def test_a_pause_while_a_step_performs_lets_it_end_and_holds_the_next(inline_con
     assert_state(workflow, "finished")
 
 
-def test_a_pause_while_the_last_step_performs_lets_the_workflow_finish() -> None:
+def test_a_pause_during_the_last_step_lets_the_workflow_finish() -> None:
     class PausedAtLast(Free):
         @step
         def last(self) -> None:
@@ -72,7 +72,7 @@ def test_a_pause_while_the_last_step_performs_lets_the_workflow_finish() -> None
     assert workflow.pause_requested_at is None
 
 
-def test_a_resume_while_the_pause_is_only_asked_for_withdraws_it() -> None:
+def test_resume_withdraws_a_pause_request() -> None:
     class Withdrawn(Free):
         @step
         def one(self) -> None:
@@ -101,7 +101,7 @@ def test_a_resume_while_the_pause_is_only_asked_for_withdraws_it() -> None:
         ("exit", "paused", [("one", "failed", "recovered"), ("one", "scheduled", None)]),
     ],
 )
-def test_a_pause_that_was_asked_for_is_never_lost_however_the_step_ends(
+def test_a_pause_request_is_never_lost_however_the_step_ends(
     word: str, state: str, rows: list[tuple[str, str, str | None]]
 ) -> None:
     class EndsAsTold(Free):
@@ -126,7 +126,7 @@ def test_a_pause_that_was_asked_for_is_never_lost_however_the_step_ends(
     assert history(workflow) == rows
 
 
-def test_recovery_of_a_dead_process_honours_a_pause_that_was_asked_for() -> None:
+def test_recovery_honors_a_pause_request() -> None:
     workflow = pause_requested()
     row = active(workflow)
 
@@ -138,7 +138,7 @@ def test_recovery_of_a_dead_process_honours_a_pause_that_was_asked_for() -> None
     assert active(workflow).on_hold
 
 
-def test_a_resume_starts_the_count_of_crashes_anew() -> None:
+def test_resume_resets_the_count_of_crashes() -> None:
     workflow = ready()
     StepExecution.objects.filter(pk=active(workflow).pk).update(crashes=2)
 

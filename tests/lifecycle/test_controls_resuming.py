@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
         ("", "not defined"),
     ],
 )
-def test_resume_at_refuses_what_cannot_run_and_lists_what_can(name: str, what: str) -> None:
+def test_resume_at_refuses_steps_that_cannot_run_and_lists_those_that_can(name: str, what: str) -> None:
     workflow = paused()
     before = everything(workflow)
 
@@ -35,7 +35,7 @@ def test_resume_at_refuses_what_cannot_run_and_lists_what_can(name: str, what: s
     assert everything(workflow) == before
 
 
-def test_resume_at_goes_on_now_whatever_the_steps_own_wait() -> None:
+def test_resume_at_runs_the_step_now_and_ignores_its_wait() -> None:
     workflow = paused()
 
     workflow.resume_at("two")
@@ -44,7 +44,7 @@ def test_resume_at_goes_on_now_whatever_the_steps_own_wait() -> None:
     assert history(workflow)[1:] == [TWO_CANCELED, TWO_WAITS]
 
 
-def test_resume_at_takes_a_former_name_and_goes_back_too() -> None:
+def test_resume_at_accepts_a_former_name_and_an_earlier_step() -> None:
     workflow = paused()
     workflow.resume_at("zwei")
     assert active(workflow).step_name == "two"
@@ -54,7 +54,7 @@ def test_resume_at_takes_a_former_name_and_goes_back_too() -> None:
     assert trace == ["one", "one", "two", "three"]
 
 
-def test_a_skip_leaves_the_next_step_its_own_wait() -> None:
+def test_skip_keeps_the_next_steps_wait() -> None:
     workflow = Moved.start()
 
     workflow.skip()

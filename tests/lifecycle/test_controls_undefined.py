@@ -26,7 +26,7 @@ def undefined(state: Callable[[], Workflow]) -> Workflow:
     ("state", "word"),
     [(paused, "resume"), (failed, "resume"), (ready, "skip"), (paused, "skip"), (failed, "skip")],
 )
-def test_an_undefined_step_is_refused_with_the_ways_out_and_changes_nothing(
+def test_an_undeclared_step_is_refused_with_the_options_and_changes_nothing(
     state: Callable[[], Workflow], word: str
 ) -> None:
     workflow = undefined(state)
@@ -57,7 +57,7 @@ def test_an_undefined_step_is_refused_with_the_ways_out_and_changes_nothing(
         (ready, ["cancel"]),
     ],
 )
-def test_the_ways_out_of_an_undefined_step_lead_out(state: Callable[[], Workflow], words: list[str]) -> None:
+def test_the_options_for_an_undeclared_step_work(state: Callable[[], Workflow], words: list[str]) -> None:
     workflow = undefined(state)
 
     for word in words:
@@ -73,7 +73,7 @@ def test_the_ways_out_of_an_undefined_step_lead_out(state: Callable[[], Workflow
 @pytest.mark.parametrize(
     ("word", "works"), [("pause", True), ("cancel", True), ("skip", False), ("resume", False)]
 )
-def test_a_row_of_an_unknown_class_can_be_paused_and_canceled(word: str, works: bool) -> None:
+def test_a_row_of_an_undeclared_class_can_be_paused_and_canceled(word: str, works: bool) -> None:
     workflow = paused() if word == "resume" else ready()
     Workflow.objects.filter(pk=workflow.pk).update(type="testapp.FromNewerCode")
     stored = Workflow.objects.get(pk=workflow.pk)

@@ -57,7 +57,7 @@ class DispatchedCarried(Free):
         pass
 
 
-def test_a_start_is_carried_once_after_its_commit() -> None:
+def test_a_start_is_dispatched_once_after_its_commit() -> None:
     with transaction.atomic():
         with transaction.atomic():
             workflow = DispatchedCarried.start()
@@ -77,7 +77,7 @@ def test_a_start_is_carried_once_after_its_commit() -> None:
     assert (row.job_id, row.dispatched_at is not None) == (f"job {row.pk}", True)
 
 
-def test_a_start_that_is_rolled_back_is_never_carried() -> None:
+def test_a_start_that_is_rolled_back_is_never_dispatched() -> None:
     for outermost in (True, False):
         with transaction.atomic():
             with transaction.atomic():
@@ -89,20 +89,20 @@ def test_a_start_that_is_rolled_back_is_never_carried() -> None:
     assert Workflow.objects.count() == 0
 
 
-def test_a_start_within_on_commit_is_carried() -> None:
+def test_a_start_within_on_commit_is_dispatched() -> None:
     with transaction.atomic():
         transaction.on_commit(lambda: trace.append(DispatchedCarried.start().pk))
 
     assert [entry[0] for entry in trace if isinstance(entry, tuple)] == ["one"]
 
 
-def test_every_one_of_many_is_carried() -> None:
+def test_start_many_dispatches_every_workflow() -> None:
     DispatchedCarried.start_many([Order.objects.create() for _ in range(3)])
 
     assert [name for name, _ in trace] == ["one", "one", "one"]
 
 
-def test_the_next_step_is_carried_with_its_time_queue_and_priority() -> None:
+def test_the_next_step_is_dispatched_with_its_time_queue_and_priority() -> None:
     workflow = DispatchedCarried.start()
     trace.clear()
 
@@ -114,7 +114,7 @@ def test_the_next_step_is_carried_with_its_time_queue_and_priority() -> None:
     assert options["scheduled_for"] == clock.utc(row.scheduled_for) > clock.now("default")
 
 
-def test_an_early_message_changes_nothing_and_is_handed_back_for_its_time() -> None:
+def test_an_early_message_changes_nothing_and_is_dispatched_again_for_its_time() -> None:
     workflow = DispatchedCarried.start()
     run_next_step(workflow)
     row = active(workflow)
@@ -143,7 +143,7 @@ def test_an_early_message_changes_nothing_and_is_handed_back_for_its_time() -> N
     ],
     ids=["pause", "cancel", "skip", "resume", "resume_at"],
 )
-def test_what_an_operator_schedules_is_carried(act: Any, carried: list[str]) -> None:
+def test_executions_scheduled_by_operators_are_dispatched(act: Any, carried: list[str]) -> None:
     workflow = DispatchedCarried.start()
     trace.clear()
 
@@ -152,7 +152,7 @@ def test_what_an_operator_schedules_is_carried(act: Any, carried: list[str]) -> 
     assert [name for name, _ in trace] == carried
 
 
-def test_a_broker_that_is_down_costs_nothing_but_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_broker_only_delays_steps(caplog: pytest.LogCaptureFixture) -> None:
     with override_settings(GENEVA_DRIVE={"DISPATCHER": (HERE, {"fails": True})}):
         workflow = DispatchedCarried.start()
 
@@ -163,7 +163,7 @@ def test_a_broker_that_is_down_costs_nothing_but_time(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("path", ["nowhere.Dispatcher", "geneva_drive.dispatchers.Nobody", "no dots"])
-def test_a_dispatcher_that_cannot_be_used_is_named(path: str) -> None:
+def test_the_error_names_a_dispatcher_that_cannot_be_used(path: str) -> None:
     with (
         override_settings(GENEVA_DRIVE={"DISPATCHER": path}),
         pytest.raises(DispatcherError, match=path),
@@ -171,7 +171,7 @@ def test_a_dispatcher_that_cannot_be_used_is_named(path: str) -> None:
         dispatch.configured_dispatcher()
 
 
-def test_a_start_under_such_a_dispatcher_is_committed_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_is_committed_even_if_the_dispatcher_cannot_be_used(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     with override_settings(GENEVA_DRIVE={"DISPATCHER": "nowhere.Dispatcher"}):
         workflow = DispatchedCarried.start()

@@ -160,11 +160,11 @@ def test_every_exception_is_recorded_and_pauses_the_workflow(kind: str) -> None:
         ("percent and braces", "100% {braces} %s %(x)s"),
     ],
 )
-def test_as_much_as_can_be_is_kept_of_the_message(kind: str, message: str) -> None:
+def test_as_much_as_possible_of_the_message_is_kept(kind: str, message: str) -> None:
     assert _run(kind).executions.get().error_message == message
 
 
-def test_a_traceback_says_where_it_was_raised() -> None:
+def test_a_traceback_shows_where_the_error_was_raised() -> None:
     row = _run("plain").executions.get()
 
     assert row.error_class == "builtins.ValueError"
@@ -179,7 +179,7 @@ def test_every_error_of_a_group_is_in_the_traceback() -> None:
     assert "KeyError: 'b'" in text
 
 
-def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
+def test_a_long_text_keeps_its_start_and_its_end() -> None:
     long = "begin" + "x" * 200_000 + "end"
     message = error_text.record(ValueError(long)).message
 
@@ -189,7 +189,7 @@ def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 1000])
-def test_the_setting_bounds_message_and_traceback(limit: int) -> None:
+def test_the_setting_limits_message_and_traceback(limit: int) -> None:
     with override_settings(GENEVA_DRIVE={"MAX_ERROR_CHARACTERS": limit}):
         record = error_text.record(ValueError("m" * 5000))
 
@@ -218,7 +218,7 @@ def three_byte_columns() -> Iterator[None]:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.only_on("mysql", "mariadb", reason="only they have columns of three-byte characters")
 @pytest.mark.parametrize("kind", ["emoji", "200 KB of emoji", "non-ASCII class", "NUL"])
-def test_what_a_three_byte_column_cannot_hold_is_recorded_in_ascii(kind: str) -> None:
+def test_text_that_does_not_fit_a_three_byte_column_is_recorded_in_ascii(kind: str) -> None:
     with three_byte_columns():
         workflow = _run(kind)
 

@@ -62,7 +62,7 @@ def at_two() -> Workflow:
     return workflow
 
 
-def test_what_was_scheduled_before_the_deploy_is_skipped_when_due_and_the_next_step_runs() -> None:
+def test_an_execution_scheduled_before_the_deploy_is_skipped_when_due_and_the_next_step_runs() -> None:
     workflow = at_two()
     due = active(workflow).scheduled_for
     buried("two")
@@ -77,7 +77,7 @@ def test_what_was_scheduled_before_the_deploy_is_skipped_when_due_and_the_next_s
     assert_state(workflow, "finished")
 
 
-def test_several_in_a_row_are_stepped_over() -> None:
+def test_several_gravestones_in_a_row_are_skipped() -> None:
     workflow = at_two()
     buried("two", "three")
 
@@ -87,7 +87,7 @@ def test_several_in_a_row_are_stepped_over() -> None:
     assert history(workflow)[1:] == [("two", "skipped", "skipped"), ("four", "scheduled", None)]
 
 
-def test_one_at_the_end_finishes_the_workflow() -> None:
+def test_a_gravestone_at_the_end_finishes_the_workflow() -> None:
     workflow = at_two()
     buried("two", "three", "four")
 
@@ -98,7 +98,7 @@ def test_one_at_the_end_finishes_the_workflow() -> None:
     assert history(workflow)[1:] == [("two", "skipped", "skipped")]
 
 
-def test_no_execution_is_created_for_one_at_the_start_after_a_step_or_by_hand() -> None:
+def test_no_execution_is_created_for_a_gravestone_by_a_start_a_step_or_an_operator() -> None:
     cls = buried("one", "three")
 
     started = cls.start()
@@ -111,7 +111,7 @@ def test_no_execution_is_created_for_one_at_the_start_after_a_step_or_by_hand() 
         scheduling.build(started, cls.steps["three"], now=clock.now("default"))
 
 
-def test_none_is_created_on_a_reattempt_of_a_step_that_was_buried_while_it_ran() -> None:
+def test_no_execution_is_created_by_a_reattempt_of_a_step_that_was_removed_while_it_ran() -> None:
     class Deployed(Free):
         @step
         def one(self) -> None:
@@ -138,7 +138,7 @@ def test_none_is_created_on_a_reattempt_of_a_step_that_was_buried_while_it_ran()
 
 
 @pytest.mark.parametrize("control", ["resume", "skip"])
-def test_a_paused_workflow_whose_execution_is_of_one_goes_on(control: str) -> None:
+def test_a_paused_workflow_with_an_execution_of_a_gravestone_continues_on_resume(control: str) -> None:
     workflow = at_two().pause()
     buried("two")
     workflow = deployed(workflow)
@@ -152,7 +152,7 @@ def test_a_paused_workflow_whose_execution_is_of_one_goes_on(control: str) -> No
 
 @pytest.mark.parametrize("control", ["resume", "skip"])
 @pytest.mark.parametrize(("names", "state"), [(["two"], "ready"), (["two", "three", "four"], "finished")])
-def test_one_that_is_pointed_at_without_an_execution_is_passed_over(
+def test_a_gravestone_as_next_step_without_an_execution_is_skipped(
     control: str, names: list[str], state: str
 ) -> None:
     workflow = at_two()
@@ -170,7 +170,7 @@ def test_one_that_is_pointed_at_without_an_execution_is_passed_over(
     assert StepExecution.objects.filter(workflow_id=workflow.pk, step_name="two").count() == 1
 
 
-def test_a_gravestone_runs_nothing_of_what_a_subclass_or_the_body_used_to_be() -> None:
+def test_a_gravestone_runs_neither_an_inherited_nor_a_former_body() -> None:
     class Parent(Free):
         @step
         def one(self) -> None:
@@ -192,7 +192,7 @@ def test_a_gravestone_runs_nothing_of_what_a_subclass_or_the_body_used_to_be() -
 # -- the report on a class
 
 
-def test_the_report_counts_every_row_of_the_names_in_ongoing_workflows() -> None:
+def test_the_report_counts_all_rows_of_ongoing_workflows_at_the_gravestones() -> None:
     waiting = at_two()
     beyond = run_next_step(run_next_step(before_deploy().start()))
     ended = run_to_end(before_deploy().start())
@@ -207,7 +207,7 @@ def test_the_report_counts_every_row_of_the_names_in_ongoing_workflows() -> None
     assert ended.state == "finished"
 
 
-def test_the_report_knows_other_classes_rows_from_its_own() -> None:
+def test_the_report_does_not_count_rows_of_other_classes() -> None:
     at_two()
 
     class Another(Free):
@@ -260,7 +260,7 @@ def renamed() -> Any:
     return Deployed
 
 
-def test_an_execution_of_a_former_name_runs_as_the_step_itself() -> None:
+def test_an_execution_with_a_former_name_runs_the_renamed_step() -> None:
     workflow = at_two()
     renamed()
 
@@ -270,7 +270,7 @@ def test_an_execution_of_a_former_name_runs_as_the_step_itself() -> None:
     assert history(workflow)[1:] == [("two", "completed", "success"), ("three", "completed", "success")]
 
 
-def test_what_follows_a_former_name_has_the_new_one() -> None:
+def test_the_execution_after_a_former_name_has_the_new_name() -> None:
     workflow = at_two()
     renamed()
     trace.append("again")
@@ -282,7 +282,7 @@ def test_what_follows_a_former_name_has_the_new_one() -> None:
 
 
 @pytest.mark.parametrize("act", ["resume", "skip", "resume_at"])
-def test_a_former_name_is_known_by_the_controls(act: str) -> None:
+def test_controls_accept_a_former_name(act: str) -> None:
     workflow = at_two().pause()
     renamed()
     workflow = deployed(workflow)
@@ -297,7 +297,7 @@ def test_a_former_name_is_known_by_the_controls(act: str) -> None:
     assert trace == (["one", "three"] if act == "skip" else ["one", "second", "three"])
 
 
-def test_crashes_are_counted_on_across_a_renaming() -> None:
+def test_the_count_of_crashes_survives_a_rename() -> None:
     workflow = at_two()
     row = active(workflow)
     StepExecution.objects.filter(pk=row.pk).update(state="in_progress", crashes=1)
@@ -310,7 +310,7 @@ def test_crashes_are_counted_on_across_a_renaming() -> None:
     assert (again.step_name, again.crashes) == ("second", 2)
 
 
-def test_a_success_ends_the_count_of_crashes() -> None:
+def test_a_success_resets_the_count_of_crashes() -> None:
     workflow = before_deploy().start()
     StepExecution.objects.update(crashes=2)
 

@@ -87,7 +87,7 @@ def test_every_way_writes_a_ready_workflow_and_its_first_runnable_step(way: str,
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way in ("start", "create", "save")])
-def test_a_second_one_for_the_same_hero_is_refused_with_the_existing_one(way: str, order: Order) -> None:
+def test_a_second_workflow_for_the_same_hero_is_refused_with_the_existing_one(way: str, order: Order) -> None:
     existing = ForOrders.start(order)
 
     with pytest.raises(AlreadyOngoingError) as raised:
@@ -102,7 +102,7 @@ def test_a_second_one_for_the_same_hero_is_refused_with_the_existing_one(way: st
 
 
 @pytest.mark.parametrize("way", ["get_or_start", "get_or_create", "update_or_create"])
-def test_those_that_get_return_the_existing_one(way: str, order: Order) -> None:
+def test_every_get_method_returns_the_existing_workflow(way: str, order: Order) -> None:
     existing = ForOrders.start(order)
 
     assert WAYS[way](order) == existing
@@ -119,7 +119,7 @@ def test_get_or_start_says_whether_it_started(order: Order) -> None:
 
 
 @pytest.mark.parametrize("state", ["ready", "performing", "paused"])
-def test_every_ongoing_state_holds_the_slot(state: str, order: Order) -> None:
+def test_every_ongoing_state_occupies_the_slot(state: str, order: Order) -> None:
     existing = ForOrders.start(order)
     Workflow.objects.update(state=state)
 
@@ -129,7 +129,7 @@ def test_every_ongoing_state_holds_the_slot(state: str, order: Order) -> None:
 
 
 @pytest.mark.parametrize("end", ["finish", "cancel"])
-def test_when_it_has_ended_another_one_may_start(end: str, order: Order) -> None:
+def test_after_a_workflow_ended_another_can_start(end: str, order: Order) -> None:
     first = ForOrders.start(order)
     if end == "finish":
         run_to_end(first)
@@ -142,7 +142,7 @@ def test_when_it_has_ended_another_one_may_start(end: str, order: Order) -> None
     assert second.pk != first.pk
 
 
-def test_other_heroes_other_classes_and_allow_multiple_are_in_nobodys_way(order: Order) -> None:
+def test_other_heroes_other_classes_and_allow_multiple_do_not_conflict(order: Order) -> None:
     class ForOrdersToo(Free):
         @step
         def one(self) -> None:
@@ -160,13 +160,13 @@ def test_other_heroes_other_classes_and_allow_multiple_are_in_nobodys_way(order:
     assert ForOrders.get_or_start(order)[0].allow_multiple is False
 
 
-def test_one_that_runs_beside_does_not_keep_a_first_one_from_starting(order: Order) -> None:
+def test_a_workflow_with_allow_multiple_does_not_block_a_normal_start(order: Order) -> None:
     ForOrders.start(order, allow_multiple=True)
 
     assert ForOrders.start(order).allow_multiple is False
 
 
-def test_without_a_hero_any_number_may_run() -> None:
+def test_any_number_of_workflows_without_a_hero_can_run() -> None:
     class Nobodys(Free):
         @step
         def one(self) -> None:
@@ -190,7 +190,7 @@ def test_the_callers_transaction_stays_usable_after_a_refusal(order: Order) -> N
     assert ForOrders.objects.count() == 2
 
 
-def test_an_instance_that_was_refused_can_be_saved_when_the_slot_is_free(order: Order) -> None:
+def test_a_refused_instance_can_be_saved_once_the_slot_is_free(order: Order) -> None:
     existing = ForOrders.start(order)
     late: Any = ForOrders(hero=order)
     with pytest.raises(AlreadyOngoingError):
@@ -221,7 +221,7 @@ def _formerly(*, ongoing: bool, order: Order) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("act", ["start", "get_or_start", "start_many"])
-def test_an_ongoing_one_of_a_former_type_holds_the_slot(act: str, order: Order) -> None:
+def test_an_ongoing_workflow_of_a_former_type_occupies_the_slot(act: str, order: Order) -> None:
     old, renamed = _formerly(ongoing=True, order=order)
 
     if act == "start":
@@ -238,7 +238,7 @@ def test_an_ongoing_one_of_a_former_type_holds_the_slot(act: str, order: Order) 
     assert Workflow.objects.count() == 1
 
 
-def test_an_ended_one_of_a_former_type_does_not(order: Order) -> None:
+def test_an_ended_workflow_of_a_former_type_does_not_occupy_the_slot(order: Order) -> None:
     _, renamed = _formerly(ongoing=False, order=order)
 
     assert renamed.start(order).type == "testapp.Renamed"
@@ -318,7 +318,7 @@ REFUSED: dict[str, tuple[Callable[[Order], Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_started_is_refused_and_nothing_is_written(what: str, order: Order) -> None:
+def test_an_invalid_start_is_refused_and_nothing_is_written(what: str, order: Order) -> None:
     act, error, message = REFUSED[what]
 
     with transaction.atomic():
@@ -358,7 +358,7 @@ def test_a_workflow_without_a_runnable_step_finishes_when_it_starts(order: Order
     assert NothingLeft.get_or_start(order)[1] is True
 
 
-def test_options_of_the_run_win_over_the_classes_and_the_steps_over_both(order: Order) -> None:
+def test_options_of_start_override_the_classs_and_the_steps_override_both(order: Order) -> None:
     workflow = ForOrders.start(order, job_options={"queue": "mail", "priority": 3})
 
     assert (active(workflow).queue, active(workflow).priority) == ("mail", 3)
@@ -369,7 +369,7 @@ def test_options_of_the_run_win_over_the_classes_and_the_steps_over_both(order: 
 @pytest.mark.parametrize(
     "option", ["state", "type", "next_step_name", "hero_id", "created_at", "ongoing_key"]
 )
-def test_what_has_one_writer_cannot_be_saved_by_hand(option: str, order: Order) -> None:
+def test_fields_managed_by_the_library_cannot_be_saved(option: str, order: Order) -> None:
     workflow = ForOrders.start(order)
     workflow.state = "finished"
 
@@ -381,7 +381,7 @@ def test_what_has_one_writer_cannot_be_saved_by_hand(option: str, order: Order) 
     assert_state(workflow, "ready")
 
 
-def test_a_stale_instance_that_is_saved_undoes_nothing(order: Order) -> None:
+def test_saving_a_stale_instance_undoes_nothing(order: Order) -> None:
     stale = ForOrders.start(order)
     run_to_end(ForOrders.objects.get())
 
@@ -392,7 +392,7 @@ def test_a_stale_instance_that_is_saved_undoes_nothing(order: Order) -> None:
     assert stale.metadata == {"note": "late"}
 
 
-def test_an_execution_cannot_be_moved_by_hand(order: Order) -> None:
+def test_an_execution_cannot_be_changed_directly(order: Order) -> None:
     row = active(ForOrders.start(order))
     row.state = "completed"
 
@@ -403,7 +403,7 @@ def test_an_execution_cannot_be_moved_by_hand(order: Order) -> None:
     assert row.state == "scheduled"
 
 
-def test_both_guarantees_are_the_databases_own(order: Order) -> None:
+def test_the_database_itself_enforces_both_guarantees(order: Order) -> None:
     workflow = ForOrders.start(order)
 
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -431,7 +431,7 @@ def test_the_content_type_of_a_hero_with_history_is_protected(order: Order) -> N
 # -- many at once
 
 
-def test_start_many_starts_the_free_and_names_the_others() -> None:
+def test_start_many_starts_the_possible_ones_and_reports_the_others() -> None:
     orders = [Order.objects.create() for _ in range(7)]
     ongoing = ForOrders.start(orders[2])
 
@@ -448,7 +448,7 @@ def test_start_many_starts_the_free_and_names_the_others() -> None:
     assert ForOrders.objects.finished().count() == 6
 
 
-def test_a_hero_that_comes_twice_gets_one() -> None:
+def test_a_hero_given_twice_gets_one_workflow() -> None:
     order = Order.objects.create()
 
     created, skipped = ForOrders.start_many([order, order, Order.objects.get(pk=order.pk)])
@@ -456,7 +456,7 @@ def test_a_hero_that_comes_twice_gets_one() -> None:
     assert (len(created), skipped) == (1, [order, order])
 
 
-def test_start_many_takes_a_queryset_and_none() -> None:
+def test_start_many_accepts_a_queryset_and_an_empty_list() -> None:
     assert ForOrders.start_many([]) == ([], [])
     Order.objects.bulk_create(Order() for _ in range(5))
 
@@ -465,7 +465,7 @@ def test_start_many_takes_a_queryset_and_none() -> None:
     assert (len(created), skipped) == (5, [])
 
 
-def test_start_many_costs_few_queries_whatever_their_number() -> None:
+def test_start_many_needs_few_queries_for_any_number() -> None:
     counts = []
     for number in (2, 30):  # SQLite takes some forty rows in one statement
         orders = [Order.objects.create() for _ in range(number)]
@@ -486,7 +486,7 @@ def test_start_many_works_in_batches() -> None:
     assert (len(created), skipped) == (4, [orders[4]])
 
 
-def test_start_many_again_after_the_first_have_ended() -> None:
+def test_start_many_works_again_after_the_first_workflows_ended() -> None:
     orders = [Order.objects.create() for _ in range(3)]
     first, _ = ForOrders.start_many(orders)
     for workflow in first:
@@ -499,6 +499,6 @@ def test_start_many_again_after_the_first_have_ended() -> None:
     assert [active(workflow).step_name for workflow in second] == ["one", "one", "one"]
 
 
-def test_an_unknown_hero_key_type_is_told_before_anything_is_looked_up() -> None:
+def test_an_invalid_hero_key_type_is_reported_before_any_query() -> None:
     with pytest.raises(HeroKeyError):
         AnyOrders.start(uuid.uuid4())

@@ -39,7 +39,7 @@ class TestDecision:
             (4, 1, 4, "string"),
         ],
     )
-    def test_rule(self, uuids: int, strings: int, integers: int, kind: str) -> None:
+    def test_the_rule_for_the_key_type(self, uuids: int, strings: int, integers: int, kind: str) -> None:
         assert decide_hero_key(uuids=uuids, strings=strings, integers=integers) == kind
 
     @pytest.mark.django_db
@@ -75,7 +75,7 @@ class TestCount:
         assert {key.source for key in mine.values()} == {"field"}
 
     @pytest.mark.django_db
-    def test_ours_and_djangos_own_are_left_out_but_for_the_user(self) -> None:
+    def test_models_of_the_library_and_of_django_are_excluded_except_the_user(self) -> None:
         labels = set(counted())
 
         assert {"auth.User", "testapp.Order", "testapp.Ticket"} <= labels
@@ -96,7 +96,7 @@ class TestCount:
         assert count.uuids >= 1  # testapp.Ticket
 
     @pytest.mark.django_db
-    def test_models_that_live_elsewhere_do_not_count(self) -> None:
+    def test_models_in_other_databases_do_not_count(self) -> None:
         class Router:
             def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool:
                 return app_label != "testapp"
@@ -123,7 +123,7 @@ class TestCount:
 
     @pytest.mark.django_db
     @pytest.mark.parametrize("real", ["char(32)", "char(36)", "varchar(36)"])
-    def test_a_uuid_field_reads_uuids_from_any_text(self, real: str) -> None:
+    def test_a_uuid_field_reads_uuids_from_any_text_format(self, real: str) -> None:
         found = {("columnsapp_uuidhero", "id"): real, ("columnsapp_texthero", "id"): real}
 
         assert columns._model_key(UUIDHero, DEFAULT_DB_ALIAS, found).family == "uuid"
@@ -148,7 +148,7 @@ class TestWhatIsThere:
             assert (column.kind, column.sql_type) == (kind, None)
 
     @pytest.mark.django_db
-    def test_afterwards_the_column_does(self, settings: Any) -> None:
+    def test_after_the_table_is_made_the_column_counts(self, settings: Any) -> None:
         real = columns.hero_key_kind(DEFAULT_DB_ALIAS)
         for kind in columns.KINDS:
             settings.GENEVA_DRIVE = {"HERO_KEY_TYPE": kind}
@@ -156,7 +156,7 @@ class TestWhatIsThere:
             assert columns.hero_key_kind(DEFAULT_DB_ALIAS) == real
 
     @pytest.mark.django_db
-    def test_is_asked_once_and_counts_as_nobodys_query(self, django_assert_num_queries: Any) -> None:
+    def test_is_queried_once_without_counting_as_a_query(self, django_assert_num_queries: Any) -> None:
         columns.reset(DEFAULT_DB_ALIAS)
         asked: list[str] = []
 
@@ -172,7 +172,7 @@ class TestWhatIsThere:
         assert len([sql for sql in asked if "geneva_drive_workflow" not in sql]) == 1
 
     @pytest.mark.django_db(databases=["default", "other"])
-    def test_is_remembered_for_each_alias_and_forgotten_for_one(self) -> None:
+    def test_is_cached_per_alias_and_can_be_cleared_for_one(self) -> None:
         for alias in ("default", "other"):
             columns.hero_key_kind(alias)
 
@@ -184,13 +184,13 @@ class TestWhatIsThere:
         assert columns._real == {}
 
     @pytest.mark.django_db
-    def test_a_table_that_is_not_there_is_not_remembered(self) -> None:
+    def test_a_missing_table_is_not_cached(self) -> None:
         columns.reset()
         columns.json_storage(connection, "no_such_table", "metadata")
         assert columns._real == {}
 
     @pytest.mark.django_db(transaction=True)
-    def test_a_column_that_was_not_there_is_looked_for_again(self) -> None:
+    def test_a_missing_column_is_queried_again(self) -> None:
         columns.reset()
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE columns_later (one bigint)")
@@ -207,7 +207,7 @@ class TestWhatIsThere:
         assert (column.kind, column.length) == ("string", 40)
 
     @pytest.mark.django_db
-    def test_generated_columns_are_seen(self) -> None:
+    def test_generated_columns_are_found(self) -> None:
         found = columns.column_types(connection, [columns.WORKFLOW_TABLE, "django_content_type"])
 
         assert (columns.WORKFLOW_TABLE, "ongoing_key") in found
@@ -215,7 +215,7 @@ class TestWhatIsThere:
         assert {table for table, _ in found} == {columns.WORKFLOW_TABLE, "django_content_type"}
 
     @pytest.mark.django_db
-    def test_many_tables_are_asked_for_in_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_many_tables_are_queried_in_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(columns, "_BATCH", 2)
         names = ["a", "b", columns.WORKFLOW_TABLE, "c", "django_content_type"]
 
@@ -243,7 +243,7 @@ class TestWhatIsThere:
         assert len(set(seen)) == 1
 
 
-def test_importing_asks_no_database() -> None:
+def test_importing_makes_no_query() -> None:
     """Nor does making the queries."""
     program = """
 import django

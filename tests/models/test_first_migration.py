@@ -90,7 +90,9 @@ call_command("migrate", "geneva_drive", "zero", database="other", verbosity=0)
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", OTHER])
-def test_our_own_keys_can_be_uuids(child_environment: Callable[[], dict[str, str]], settings: Any) -> None:
+def test_the_tables_own_keys_can_be_uuids(
+    child_environment: Callable[[], dict[str, str]], settings: Any
+) -> None:
     try:
         ran = warm_processes.run(
             [sys.executable, "-c", PROGRAM],
@@ -129,7 +131,7 @@ class Three(Key): pass
 
 
 @pytest.mark.only_on("sqlite", reason="a host project of its own, with a file of its own")
-def test_a_new_project_is_advised_before_its_first_migrate_and_counted_as_declared(tmp_path: Path) -> None:
+def test_a_new_project_is_advised_before_its_first_migrate_from_its_declared_models(tmp_path: Path) -> None:
     (tmp_path / "host_settings.py").write_text(HOST_SETTINGS)
     (tmp_path / "host").mkdir()
     (tmp_path / "host" / "__init__.py").touch()

@@ -44,7 +44,7 @@ def test_a_step_sees_the_hero_as_it_is_now(order: Order) -> None:
     assert workflow.hero.number == "changed"
 
 
-def test_the_deletion_of_a_hero_leaves_the_history_and_ends_the_rest_at_its_next_step(order: Order) -> None:
+def test_deleting_a_hero_keeps_the_history_and_cancels_workflows_at_their_next_step(order: Order) -> None:
     ended, waiting = Hero.start(order, allow_multiple=True), Hero.start(order)
     run_next_step(ended)
     run_next_step(ended)
@@ -89,7 +89,7 @@ def model_gone(order: Order) -> Iterator[Workflow]:
     ContentType.objects.clear_cache()
 
 
-def test_a_hero_model_that_is_gone_is_no_missing_hero(model_gone: Workflow) -> None:
+def test_a_removed_hero_model_is_not_a_missing_hero(model_gone: Workflow) -> None:
     with pytest.raises(HeroModelGone, match=rf"testapp.purchase with the key {model_gone.hero_id}"):
         _ = model_gone.hero
 
@@ -102,7 +102,7 @@ def test_a_hero_model_that_is_gone_is_no_missing_hero(model_gone: Workflow) -> N
     assert_state(model_gone, "paused")
 
 
-def test_a_workflow_whose_hero_model_is_gone_is_listed_and_canceled(model_gone: Workflow) -> None:
+def test_a_workflow_whose_hero_model_was_removed_can_be_listed_and_canceled(model_gone: Workflow) -> None:
     assert str(model_gone) == f"testapp.Hero {model_gone.pk} for testapp.purchase {model_gone.hero_id}"
     assert list(Workflow.objects.ongoing()) == [model_gone]
 
@@ -111,7 +111,7 @@ def test_a_workflow_whose_hero_model_is_gone_is_listed_and_canceled(model_gone: 
     assert_state(model_gone, "canceled")
 
 
-def test_when_the_model_is_back_a_person_resumes(model_gone: Workflow) -> None:
+def test_an_operator_can_resume_when_the_model_is_restored(model_gone: Workflow) -> None:
     run_next_step(model_gone, raise_errors=False)
     ContentType.objects.filter(model="purchase").update(model="order")
     ContentType.objects.clear_cache()
@@ -129,7 +129,7 @@ def test_only_a_model_instance_can_be_a_hero(wrong: object) -> None:
 
 
 @pytest.mark.parametrize("key", [2**31, 2**53 + 1])
-def test_integer_keys_of_every_size_are_kept(key: int) -> None:
+def test_integer_keys_of_every_size_are_stored(key: int) -> None:
     order = Order.objects.create(pk=key)
     workflow = Hero.start(order)
 

@@ -77,7 +77,7 @@ def describe_constraints() -> dict[str, tuple[list[str], bool]]:
 
 
 class TestShowing:
-    def test_says_what_was_decided_and_why(self, heroes_installed: None, db: None) -> None:
+    def test_reports_the_decision_and_the_reason(self, heroes_installed: None, db: None) -> None:
         status, output = run()
 
         kind = columns.hero_key_kind(DEFAULT_DB_ALIAS)
@@ -87,7 +87,7 @@ class TestShowing:
         assert "auth.User" in output
         assert "sessions" not in output
 
-    def test_says_it_in_json(self, heroes_installed: None, db: None) -> None:
+    def test_reports_it_as_json(self, heroes_installed: None, db: None) -> None:
         status, output = run("--json")
 
         described = json.loads(output)
@@ -104,7 +104,7 @@ class TestShowing:
         (text,) = [model for model in described["models"] if model["label"] == "columnsapp.TextHero"]
         assert (text["family"], text["source"]) == ("string", "column")
 
-    def test_advises_when_today_would_decide_otherwise(
+    def test_advises_if_the_current_models_would_change_the_decision(
         self, column: Callable[[str], None], settings: Any
     ) -> None:
         column("bigint")
@@ -115,7 +115,7 @@ class TestShowing:
         assert "--to string" in output
 
     @pytest.mark.django_db(databases=["default", "other"])
-    def test_shows_another_database(self) -> None:
+    def test_reports_another_database(self) -> None:
         status, output = run("--using", "other", "--json")
 
         assert (status, json.loads(output)["database"]) == (0, "other")
@@ -153,7 +153,7 @@ class TestConverting:
         assert run("--to", "uuid", "--no-input")[0] == 0
         assert keys() == [A_UUID]
 
-    def test_the_hero_keeps_its_one_slot(self, column: Callable[[str], None]) -> None:
+    def test_the_hero_keeps_its_slot(self, column: Callable[[str], None]) -> None:
         column("bigint")
         row(IntegerHero, 7)
         for target, key in (("string", 7), ("bigint", 7)):
@@ -163,7 +163,7 @@ class TestConverting:
                 row(IntegerHero, key)
             row(IntegerHero, key, state="finished")
 
-    def test_refuses_text_that_would_not_come_back(self, column: Callable[[str], None]) -> None:
+    def test_refuses_text_that_would_not_be_read_back_equal(self, column: Callable[[str], None]) -> None:
         column("string")
         for texts in (
             ["abc"], ["7", "07"], ["+7"], ["7 "], [" 7"], ["-0"], ["٧"], [str(2**63)], ["1e3"], [""], ["7", "x"],
@@ -178,7 +178,7 @@ class TestConverting:
             Workflow._base_manager.all()._raw_delete(DEFAULT_DB_ALIAS)
         assert columns.hero_key_kind(DEFAULT_DB_ALIAS) == "string"
 
-    def test_refuses_what_would_make_two_uuids_one(self, column: Callable[[str], None]) -> None:
+    def test_refuses_keys_that_would_become_the_same_uuid(self, column: Callable[[str], None]) -> None:
         column("string")
         texts = [A_UUID.hex, A_UUID.hex.upper(), str(A_UUID), str(A_UUID).upper(), f"{{{A_UUID}}}"]
         for text in texts:
@@ -202,13 +202,17 @@ class TestConverting:
         assert status == 1
         assert "columnsapp.texthero" in output
 
-    def test_integers_and_uuids_do_not_become_each_other(self, column: Callable[[str], None]) -> None:
+    def test_integers_and_uuids_cannot_be_converted_to_each_other(
+        self, column: Callable[[str], None]
+    ) -> None:
         column("bigint")
         row(IntegerHero, 7)
         assert run("--to", "uuid", "--no-input")[0] == 1
         assert keys() == [7]
 
-    def test_a_column_without_heroes_becomes_anything(self, column: Callable[[str], None]) -> None:
+    def test_a_column_without_heroes_can_be_converted_to_anything(
+        self, column: Callable[[str], None]
+    ) -> None:
         column("bigint")
         row(IntegerHero, None, hero_type=None)
         for target in ("uuid", "bigint", "string", "uuid", "string", "bigint"):
@@ -228,12 +232,12 @@ class TestConverting:
         assert keys() == [7]
         assert run("--to", "uuid", "--dry-run")[0] == 1
 
-    def test_the_kind_that_it_has_already_is_nothing_to_do(self, column: Callable[[str], None]) -> None:
+    def test_converting_to_the_current_kind_does_nothing(self, column: Callable[[str], None]) -> None:
         column("string")
         status, output = run("--to", "string", "--no-input")
         assert (status, "Nothing to do" in output) == (0, True)
 
-    def test_rows_are_looked_at_in_batches(
+    def test_rows_are_checked_in_batches(
         self, column: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         column("string")
@@ -266,12 +270,12 @@ class TestConverting:
     [["--using", "nowhere"], ["--dry-run"], ["--using", "nowhere", "--json"]],
     ids=" ".join,
 )
-def test_wrong_use_has_its_own_status(arguments: list[str]) -> None:
+def test_usage_errors_have_their_own_status(arguments: list[str]) -> None:
     assert run(*arguments)[0] == 2
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_command_line_gives_the_statuses(child_environment: Callable[[], dict[str, str]]) -> None:
+def test_the_command_exits_with_the_statuses(child_environment: Callable[[], dict[str, str]]) -> None:
     def status(*arguments: str) -> int:
         command = [sys.executable, "-m", "django", "geneva_hero_key", *arguments]
         return warm_processes.run(command, env=child_environment()).returncode

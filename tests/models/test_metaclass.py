@@ -69,7 +69,7 @@ def test_class_keywords_and_init_subclass_reach_python() -> None:
     assert Made().own_class() is Made
 
 
-def test_a_class_can_be_made_with_type() -> None:
+def test_a_class_can_be_created_with_type() -> None:
     metaclass: Any = type(Workflow)
 
     made = metaclass(
@@ -82,7 +82,7 @@ def test_a_class_can_be_made_with_type() -> None:
     assert made().ship() == "shipped"
 
 
-def test_a_class_of_the_same_module_and_name_takes_the_place_of_its_predecessor() -> None:
+def test_a_class_with_the_same_module_and_name_replaces_its_predecessor() -> None:
     source = """
         class Made(Base):
             former_types = ["testapp.Older"]
@@ -101,7 +101,7 @@ def test_a_class_of_the_same_module_and_name_takes_the_place_of_its_predecessor(
     assert apps.all_models["testapp"]["made"] is second
 
 
-def test_a_class_that_becomes_abstract_is_no_type_any_more() -> None:
+def test_a_class_that_becomes_abstract_is_no_longer_a_type() -> None:
     define("class Made(Base): pass")
 
     define(
@@ -115,7 +115,7 @@ def test_a_class_that_becomes_abstract_is_no_type_any_more() -> None:
     assert registry.get("testapp.Made") is None
 
 
-def test_a_class_that_django_refuses_leaves_its_predecessor() -> None:
+def test_a_class_that_django_refuses_does_not_replace_its_predecessor() -> None:
     good = define("class Made(Base): pass")
 
     class Refusing:
@@ -129,7 +129,7 @@ def test_a_class_that_django_refuses_leaves_its_predecessor() -> None:
     assert apps.all_models["testapp"]["made"] is good
 
 
-def test_bases_without_an_order_are_refused_by_python() -> None:
+def test_inconsistent_bases_are_refused_by_python() -> None:
     class Parent(Base):
         pass
 

@@ -23,7 +23,7 @@ def test_the_hero_model_is_a_model_or_its_name(value: Any, model: Any) -> None:
     assert cls._geneva.resolve_hero_model() is model
 
 
-def test_a_hero_model_that_is_not_installed_is_found_out_when_it_is_needed() -> None:
+def test_a_hero_model_that_is_not_installed_is_reported_when_it_is_needed() -> None:
     cls = define("class Made(Base): hero_model = 'testapp.Gone'")
 
     with pytest.raises(

@@ -21,7 +21,7 @@ from tests.testapp.workflows import FiveSteps
 pytestmark = pytest.mark.usefixtures("classes_forgotten")
 
 
-def test_a_class_is_no_model_of_the_migrations() -> None:
+def test_migrations_do_not_contain_workflow_classes() -> None:
     class Made(Base):
         @step
         def ship(self) -> None: ...

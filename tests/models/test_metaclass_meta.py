@@ -13,7 +13,7 @@ from tests.definition.support import Base, define
 pytestmark = pytest.mark.usefixtures("classes_forgotten")
 
 
-def test_a_class_keeps_the_options_that_are_its_own() -> None:
+def test_a_class_keeps_its_own_options() -> None:
     class Made(Base):
         class Meta(Base.Meta):
             verbose_name = "thing that was made"
@@ -30,7 +30,7 @@ def test_a_class_keeps_the_options_that_are_its_own() -> None:
     assert Made._meta.db_table == Child._meta.db_table == Workflow._meta.db_table
 
 
-def test_an_abstract_class_hands_on_its_meta_but_not_that_it_is_abstract() -> None:
+def test_meta_is_inherited_from_an_abstract_class_except_abstract() -> None:
     class Shared(Workflow):
         class Meta:
             abstract = True

@@ -196,7 +196,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("source", "says"), [(each[0], each[1:]) for each in REFUSED.values()], ids=REFUSED.keys()
 )
-def test_a_class_that_cannot_work_is_refused_before_it_is_made(source: str, says: tuple[str, ...]) -> None:
+def test_a_class_that_cannot_work_is_refused_before_it_is_created(source: str, says: tuple[str, ...]) -> None:
     known = registry.all(), {label: set(by_name) for label, by_name in apps.all_models.items()}
     relations = len(Order._meta.related_objects)
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("classes_forgotten")
 
 
 @pytest.mark.django_db
-def test_a_row_comes_back_as_the_class_that_its_type_names() -> None:
+def test_a_row_is_loaded_as_the_class_of_its_type() -> None:
     five = FiveSteps.start(Order.objects.create())
     heroless = Heroless.start()
 
@@ -36,7 +36,7 @@ def test_a_row_comes_back_as_the_class_that_its_type_names() -> None:
 @pytest.mark.parametrize(
     "label", ["os.system", "testapp.Gone", "", "builtins.type", "tests.testapp.workflows"]
 )
-def test_a_row_of_an_unknown_type_is_the_base_class(label: str) -> None:
+def test_a_row_of_an_undeclared_type_is_loaded_as_the_base_class(label: str) -> None:
     made = Heroless.start()
     Workflow.objects.filter(pk=made.pk).update(type=label)
 
@@ -48,7 +48,7 @@ def test_a_row_of_an_unknown_type_is_the_base_class(label: str) -> None:
 
 
 @pytest.mark.django_db
-def test_a_row_of_a_former_type_comes_back_as_its_successor() -> None:
+def test_a_row_of_a_former_type_is_loaded_as_the_current_class() -> None:
     made = Heroless.start()
     Workflow.objects.filter(pk=made.pk).update(type="testapp.Earlier")
 

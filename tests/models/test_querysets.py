@@ -46,7 +46,7 @@ def in_each_state() -> dict[str, Any]:
     ("verb", "states"),
     [*((state, [state]) for state in STATES), ("ongoing", ["ready", "performing", "paused"])],
 )
-def test_each_verb_finds_its_states(verb: str, states: list[str], in_each_state: dict[str, Any]) -> None:
+def test_each_method_finds_its_states(verb: str, states: list[str], in_each_state: dict[str, Any]) -> None:
     for manager in (Workflow.objects, Found.objects, Found.objects.all()):
         assert {row.pk for row in getattr(manager, verb)()} == {in_each_state[state].pk for state in states}
     assert getattr(FoundToo.objects, verb)().count() == 0
@@ -99,7 +99,7 @@ def test_by_a_slice_of_heroes(orders: list[Order]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [7, "order 7", Order])
-def test_by_what_is_no_hero(wrong: Any) -> None:
+def test_by_a_value_that_is_not_a_hero(wrong: Any) -> None:
     with pytest.raises(TypeError, match="hero must be"):
         Found.objects.filter(hero=wrong)
 
@@ -132,7 +132,7 @@ def test_from_the_heros_side(orders: list[Order]) -> None:
         lambda rows: rows.order_by("-pk").distinct(),
     ],
 )
-def test_a_row_comes_back_as_its_class_however_narrow_the_query(narrow: Any, orders: list[Order]) -> None:
+def test_a_row_is_loaded_as_its_class_even_with_few_columns(narrow: Any, orders: list[Order]) -> None:
     Found.start(orders[0])
     FoundToo.start(orders[1])
 
@@ -140,7 +140,7 @@ def test_a_row_comes_back_as_its_class_however_narrow_the_query(narrow: Any, ord
     assert [type(row) for row in narrow(Found.objects.all())] == [Found]
 
 
-def test_a_narrow_row_can_be_moved_and_saved(orders: list[Order]) -> None:
+def test_a_row_with_few_columns_can_be_moved_and_saved(orders: list[Order]) -> None:
     Found.start(orders[0], metadata={"kept": 1})
     narrow = Workflow.objects.only("state").get()
 
@@ -151,14 +151,14 @@ def test_a_narrow_row_can_be_moved_and_saved(orders: list[Order]) -> None:
     assert Workflow.objects.get().state == "paused"
 
 
-def test_related_rows_are_of_the_right_class_too() -> None:
+def test_related_rows_are_loaded_as_their_class_too() -> None:
     Found.start()
 
     assert type(StepExecution.objects.get().workflow) is Found
     assert type(StepExecution.objects.select_related("workflow").get().workflow) is Found
 
 
-def test_rows_of_a_class_that_is_gone_are_listed_readable_and_cancelable(orders: list[Order]) -> None:
+def test_rows_of_an_undeclared_class_can_be_listed_read_and_canceled(orders: list[Order]) -> None:
     gone, kept = Found.start(orders[0], metadata={"kept": 1}), FoundToo.start(orders[1])
     Workflow.objects.filter(pk=gone.pk).update(type="testapp.Deleted")
 
@@ -178,13 +178,13 @@ def test_rows_of_a_class_that_is_gone_are_listed_readable_and_cancelable(orders:
     assert Workflow.objects.get(pk=kept.pk).state == "ready"
 
 
-def test_a_key_that_could_not_be_there_is_told_when_it_is_looked_for() -> None:
+def test_a_query_for_an_impossible_key_is_reported() -> None:
     with pytest.raises(HeroKeyError):
         list(Workflow.objects.filter(hero_id=2**63))
     assert list(Workflow.objects.filter(hero_id=2**63 - 1)) == []
 
 
-def test_executions_have_verbs_too(orders: list[Order]) -> None:
+def test_executions_have_query_methods_too(orders: list[Order]) -> None:
     workflow = Found.start(orders[0])
     row = active(workflow)
     now = clock.now("default")
@@ -216,7 +216,7 @@ class TestLatestErrors:
             **values,
         )
 
-    def test_the_latest_by_time_counts_where_keys_are_in_another_order(
+    def test_the_latest_by_time_counts_even_if_keys_are_in_another_order(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # UUID keys come from the clocks of several hosts, so a later attempt may have a lower key.
@@ -240,7 +240,7 @@ class TestLatestErrors:
         assert Workflow.objects.all().latest_errors() == {workflow.pk: None}
 
 
-def test_distinct_values_come_in_order_and_without_null() -> None:
+def test_distinct_values_are_sorted_and_exclude_null() -> None:
     workflow, other = Found.start(), Found.start()
     StepExecution.objects.filter(workflow=workflow).update(error_class="b", queue="mail")
     assert list(StepExecution.objects.all().skip_scan("error_class")) == ["b"]

@@ -22,7 +22,7 @@ def _left_alone() -> Iterator[None]:
         yield
 
 
-def test_every_row_is_found_again_and_gets_its_first_step(kind: str) -> None:
+def test_every_row_gets_its_key_and_its_first_step(kind: str) -> None:
     class OfAnyKind(Free):
         @step
         def one(self) -> None:

@@ -42,7 +42,7 @@ def harm_to_old_pods(operation: Any) -> str | None:
     return None
 
 
-def test_no_later_migration_harms_the_pods_of_the_release_before() -> None:
+def test_no_later_migration_breaks_the_previous_release() -> None:
     for migration in later_migrations():
         for operation in migration.operations:
             assert harm_to_old_pods(operation) is None, (migration, operation)
@@ -62,7 +62,7 @@ def test_no_later_migration_harms_the_pods_of_the_release_before() -> None:
     ],
     ids=str,
 )
-def test_what_would_harm_them_is_found(operation: Any, harmful: bool) -> None:
+def test_an_operation_that_would_break_it_is_found(operation: Any, harmful: bool) -> None:
     assert (harm_to_old_pods(operation) is not None) is harmful
 
 

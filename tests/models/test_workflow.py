@@ -37,7 +37,7 @@ def test_it_is_shown_by_type_key_and_hero() -> None:
     assert str(active(workflow)) == "one (scheduled)"
 
 
-def test_each_time_is_set_by_what_it_is_named_for() -> None:
+def test_each_timestamp_is_set_by_its_event() -> None:
     workflow: Any = Shown.start()
     assert [workflow.started_at, workflow.transitioned_at] == [None, None]
     assert workflow.created_at == workflow.updated_at
@@ -61,7 +61,7 @@ def test_each_time_is_set_by_what_it_is_named_for() -> None:
     assert workflow.updated_at == workflow.transitioned_at
 
 
-def test_a_save_writes_the_projects_columns_and_when() -> None:
+def test_a_save_writes_the_projects_columns_and_updated_at() -> None:
     workflow = Shown.start(metadata={"a": 1})
     before = workflow.updated_at
 
@@ -75,7 +75,7 @@ def test_a_save_writes_the_projects_columns_and_when() -> None:
 
 
 @pytest.mark.parametrize("value", [None, {}, [], 0, "", False, {"a": None}, [1, 2.5, "x", {"b": []}]])
-def test_metadata_comes_back_equal(value: object) -> None:
+def test_metadata_is_read_back_equal(value: object) -> None:
     Shown.start(metadata=value)
 
     stored = Workflow.objects.get().metadata
@@ -83,7 +83,7 @@ def test_metadata_comes_back_equal(value: object) -> None:
     assert type(stored) is type(value)
 
 
-def test_a_new_one_is_always_inserted() -> None:
+def test_a_new_instance_is_always_inserted() -> None:
     first = Shown.start()
 
     again = Shown(pk=first.pk)
@@ -93,7 +93,7 @@ def test_a_new_one_is_always_inserted() -> None:
     assert Workflow.objects.count() == 1
 
 
-def test_a_row_is_deleted_with_all_that_belongs_to_it() -> None:
+def test_deleting_a_row_deletes_its_related_rows() -> None:
     workflow = Shown.start().pause(by="somebody")
 
     Workflow.objects.get(pk=workflow.pk).delete()
@@ -101,7 +101,7 @@ def test_a_row_is_deleted_with_all_that_belongs_to_it() -> None:
     assert StepExecution.objects.count() == OperatorAction.objects.count() == Workflow.objects.count() == 0
 
 
-def test_a_fixture_brings_a_row_back() -> None:
+def test_a_fixture_restores_a_row() -> None:
     workflow = Shown.start(Order.objects.create(), metadata={"a": [1, None]})
     text = serializers.serialize("json", [Workflow.objects.get(), active(workflow)])
     Workflow.objects.all().delete()
@@ -115,7 +115,7 @@ def test_a_fixture_brings_a_row_back() -> None:
     assert_state(stored, "finished")
 
 
-def test_a_state_that_moves_nowhere_is_refused_by_the_one_that_writes_states() -> None:
+def test_a_transition_that_is_not_allowed_is_refused() -> None:
     from geneva_drive.events import Pending
     from geneva_drive.lifecycle import transitions
     from geneva_drive.lifecycle.unit_of_work import UnitOfWork

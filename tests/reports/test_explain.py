@@ -89,7 +89,7 @@ def test_not_due_until() -> None:
     says(workflow, r"Its step 'thank' is not due until TIME\.")
 
 
-def test_due_and_a_worker_is_there() -> None:
+def test_due_and_a_worker_is_live() -> None:
     workflow = Explained.start()
     worker()
     says(
@@ -135,7 +135,7 @@ class Remembering(Dispatcher):
         return None
 
 
-def test_a_dispatch_that_is_lost(settings: Any) -> None:
+def test_a_lost_dispatch(settings: Any) -> None:
     settings.GENEVA_DRIVE = REMEMBERING
     workflow = Explained.start()
     says(
@@ -144,7 +144,7 @@ def test_a_dispatch_that_is_lost(settings: Any) -> None:
     )
 
 
-def test_a_dispatch_that_is_overdue(settings: Any) -> None:
+def test_an_overdue_dispatch(settings: Any) -> None:
     settings.GENEVA_DRIVE = REMEMBERING
     workflow = Explained.start()
     workflow.executions.update(dispatched_at=clock.local(clock.now()))
@@ -155,7 +155,7 @@ def test_a_dispatch_that_is_overdue(settings: Any) -> None:
     )
 
 
-def test_a_step_that_this_code_does_not_declare() -> None:
+def test_an_undeclared_step() -> None:
     workflow = Explained.start()
     workflow.executions.update(step_name="newer")
     says(
@@ -172,7 +172,7 @@ def test_a_step_that_this_code_does_not_declare() -> None:
     )
 
 
-def test_a_step_that_this_code_does_not_declare_when_the_grace_has_passed() -> None:
+def test_an_undeclared_step_after_the_grace_period() -> None:
     workflow = Explained.start()
     workflow.executions.update(step_name="newer")
     run_next_step(workflow)
@@ -185,7 +185,7 @@ def test_a_step_that_this_code_does_not_declare_when_the_grace_has_passed() -> N
         )
 
 
-def test_a_class_that_this_code_does_not_declare() -> None:
+def test_an_undeclared_class() -> None:
     workflow = Explained.start()
     Workflow.objects.filter(pk=workflow.pk).update(type="testapp.FromNewerCode")
     says(
@@ -208,7 +208,7 @@ def test_waiting_for_a_signal() -> None:
     )
 
 
-def test_waiting_for_a_signal_that_nobody_waits_for_any_more() -> None:
+def test_waiting_for_a_signal_that_the_step_no_longer_waits_for() -> None:
     workflow = Explained.start()
     workflow.executions.update(state="waiting", waiting_since=clock.local(clock.now()))
     says(
@@ -218,7 +218,7 @@ def test_waiting_for_a_signal_that_nobody_waits_for_any_more() -> None:
     )
 
 
-def test_nothing_that_could_move_it() -> None:
+def test_no_active_execution() -> None:
     workflow = Explained.start()
     workflow.executions.all().delete()
     says(workflow, r"It is ready and has no active execution, which should not happen: .*\.")
@@ -247,7 +247,7 @@ def test_in_a_live_process() -> None:
     )
 
 
-def test_in_a_process_that_is_late() -> None:
+def test_in_a_process_with_a_late_heartbeat() -> None:
     workflow = crashed(worker(geneva.LEASE * 2 / 3))
     says(
         workflow,
@@ -256,7 +256,7 @@ def test_in_a_process_that_is_late() -> None:
     )
 
 
-def test_in_a_process_that_is_dead() -> None:
+def test_in_a_dead_process() -> None:
     workflow = crashed(worker(geneva.LEASE * 2))
     says(
         workflow,
@@ -265,7 +265,7 @@ def test_in_a_process_that_is_dead() -> None:
     )
 
 
-def test_in_a_process_whose_row_is_gone() -> None:
+def test_in_a_process_whose_row_was_deleted() -> None:
     workflow = crashed(None)
     workflow.executions.update(process_id=uuid4())
     says(
@@ -275,7 +275,7 @@ def test_in_a_process_whose_row_is_gone() -> None:
     )
 
 
-def test_in_a_process_that_is_not_known() -> None:
+def test_in_an_unknown_process() -> None:
     says(
         crashed(None),
         r"Its step 'ship' has been in progress since TIME in an unknown process: it will be recovered after TIME\.",
@@ -293,17 +293,17 @@ def test_in_a_process_that_is_not_known() -> None:
         (None, "", " manually"),
     ],
 )
-def test_paused_by_somebody(by: str | None, reason: str, told: str) -> None:
+def test_paused_by_an_operator(by: str | None, reason: str, told: str) -> None:
     workflow = Explained.start().pause(by=by, reason=reason)
     says(workflow, rf"It was paused{told} at TIME\.")
 
 
-def test_paused_by_somebody_while_it_performed() -> None:
+def test_paused_by_an_operator_during_a_step() -> None:
     Explained.does = staticmethod(lambda workflow: Explained.objects.get(pk=workflow.pk).pause(by="anna"))
     says(run_next_step(Explained.start()), r"It was paused by anna at TIME\.")
 
 
-def test_paused_by_somebody_while_a_process_died() -> None:
+def test_paused_by_an_operator_while_a_process_died() -> None:
     workflow = crashed(None).pause(by="anna")
     with travel(geneva.STUCK_AFTER + timedelta(minutes=1)):
         recover("default")
@@ -319,7 +319,7 @@ def test_paused_by_an_error() -> None:
     )
 
 
-def test_paused_by_an_error_after_somebody_had_resumed_it() -> None:
+def test_paused_by_an_error_after_an_operator_resumed_it() -> None:
     raises(KeyError("no stock"))
     workflow = Explained.start().pause(by="anna").resume(by="anna")
     with travel(timedelta(minutes=1)):
@@ -361,7 +361,7 @@ def test_paused_by_an_error_whose_message_is_a_sentence() -> None:
     )
 
 
-def test_paused_when_the_reattempts_were_used_up() -> None:
+def test_paused_after_the_last_reattempt() -> None:
     raises(OSError("no answer"))
     workflow = run_to_end(Explained.start(), raise_errors=False)
     says(
@@ -391,7 +391,7 @@ def test_paused_by_crashes(settings: Any) -> None:
     )
 
 
-def test_paused_by_a_step_that_nobody_declared(settings: Any) -> None:
+def test_paused_by_an_undeclared_step(settings: Any) -> None:
     settings.GENEVA_DRIVE = {"UNDEFINED_STEP_GRACE": timedelta(0)}
     workflow = Explained.start()
     workflow.executions.update(step_name="newer")
@@ -412,32 +412,30 @@ def test_finished_and_canceled() -> None:
     says(Explained.start().cancel(), r"It has ended: it was canceled at TIME\.")
 
 
-def test_gone() -> None:
+def test_deleted() -> None:
     workflow = Explained.start()
     Workflow.objects.filter(pk=workflow.pk).delete()
     says(workflow, rf"Workflow {workflow.pk} no longer exists: its row was deleted\.")
 
 
 @pytest.mark.parametrize("given", [1, None, "4711", Explained])
-def test_what_is_no_workflow_is_refused_with_what_to_give(given: Any) -> None:
+def test_a_value_that_is_not_a_workflow_is_refused_with_a_hint(given: Any) -> None:
     with pytest.raises(TypeError, match=r"takes a workflow, not .* Workflow\.objects\.get\(pk=\.\.\.\)"):
         explain(given)
 
 
-def test_a_workflow_that_was_never_saved_is_refused_with_what_to_give() -> None:
+def test_an_unsaved_workflow_is_refused_with_a_hint() -> None:
     with pytest.raises(ValueError, match=r"this Explained has not been saved\. Use start\(\)"):
         explain(Explained())
 
 
-def test_an_old_instance_is_looked_up_anew() -> None:
+def test_a_stale_instance_is_read_again() -> None:
     workflow = Explained.start()
     Explained.objects.get(pk=workflow.pk).cancel()
     says(workflow, r"It has ended: it was canceled at TIME\.")
 
 
-def test_it_speaks_the_language_that_is_active(
-    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_uses_the_active_language(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = {
         "Its step '%(step)s' is not due until %(due)s.": "Vor %(due)s ist „%(step)s“ nicht fällig.",
         "It was paused %(who)s at %(time)s.": "Um %(time)s %(who)s angehalten.",

@@ -61,7 +61,7 @@ def test_an_attempt_after_an_error_mentions_no_crash() -> None:
     says(workflow, r"Its step 'ship' has been in progress since TIME on box, process 17, which is alive\.")
 
 
-def test_a_first_attempt_costs_no_query_for_the_one_before() -> None:
+def test_a_first_attempt_needs_no_query_for_an_earlier_one() -> None:
     workflow = crashed(worker())
     with CaptureQueriesContext(
         connection,

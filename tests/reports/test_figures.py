@@ -84,7 +84,7 @@ def test_workflows_by_type_and_state() -> None:
     assert (found.ongoing, found.paused, found.paused_ratio) == (4, 2, 0.5)
 
 
-def test_what_is_overdue() -> None:
+def test_overdue_steps() -> None:
     due = [AlsoCounted.start(), AlsoCounted.start(job_options={"priority": 7}), Counted.start()]
     AlsoCounted.start().pause()
     assert figures().overdue == 2
@@ -101,7 +101,7 @@ def test_what_is_overdue() -> None:
         assert timedelta(0) <= found.oldest_overdue < timedelta(minutes=5)
 
 
-def test_what_waits_and_for_how_long() -> None:
+def test_waiting_steps_and_how_long_they_wait() -> None:
     park(Counted.start(), timedelta(hours=1))
     park(Counted.start(), geneva.WAITING_TOO_LONG - timedelta(minutes=5))
     park(AlsoCounted.start(), geneva.WAITING_TOO_LONG + timedelta(minutes=5))
@@ -111,7 +111,7 @@ def test_what_waits_and_for_how_long() -> None:
     assert (found.waiting, found.waiting_too_long, found.overdue) == (3, 1, 0)
 
 
-def test_which_processes_live() -> None:
+def test_live_processes() -> None:
     process(timedelta(0))
     process(geneva.LEASE / 2)
     process(geneva.LEASE * 2)
@@ -119,7 +119,7 @@ def test_which_processes_live() -> None:
     assert figures().live_processes == 2
 
 
-def test_the_queries_grow_with_queues_and_not_with_rows() -> None:
+def test_the_number_of_queries_depends_on_queues_and_not_on_rows() -> None:
     def cost() -> int:
         with CaptureQueriesContext(connection) as queries:
             figures()
@@ -148,7 +148,7 @@ def value(registry: CollectorRegistry, name: str, **labels: Any) -> float | None
     return registry.get_sample_value(f"geneva_drive_{name}", labels)
 
 
-def test_installing_asks_no_database() -> None:
+def test_installing_makes_no_query() -> None:
     with CaptureQueriesContext(connection) as queries:
         metrics.install(CollectorRegistry()).uninstall()
 
@@ -186,7 +186,7 @@ def test_the_figures_are_gauges(registry: CollectorRegistry) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_counters_and_durations_come_from_what_this_process_does(registry: CollectorRegistry) -> None:
+def test_counters_and_durations_cover_this_process(registry: CollectorRegistry) -> None:
     run_to_end(Counted.start())
     run_to_end(Counted.start(metadata="fails"), raise_errors=False)
 
@@ -200,7 +200,7 @@ def test_counters_and_durations_come_from_what_this_process_does(registry: Colle
     assert value(registry, "step_duration_seconds_bucket", le="5.0", **of_first) == 3
 
 
-def test_an_end_that_came_too_late_is_counted_as_fenced(
+def test_a_late_result_is_counted_as_fenced(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def moved(workflow: Any) -> None:
@@ -213,7 +213,7 @@ def test_an_end_that_came_too_late_is_counted_as_fenced(
     assert value(registry, "steps_total", outcome="fenced", **labels) == 1
 
 
-def test_what_is_served_reads_well(registry: CollectorRegistry) -> None:
+def test_the_served_text_is_readable(registry: CollectorRegistry) -> None:
     run_to_end(AlsoCounted.start())
 
     text = generate_latest(registry).decode()
@@ -223,7 +223,7 @@ def test_what_is_served_reads_well(registry: CollectorRegistry) -> None:
     assert "# TYPE geneva_drive_step_duration_seconds histogram" in text
 
 
-def test_uninstalled_metrics_count_no_more() -> None:
+def test_uninstalled_metrics_stop_counting() -> None:
     registry = CollectorRegistry()
     installed = metrics.install(registry)
     installed.uninstall()

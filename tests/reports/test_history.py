@@ -51,7 +51,7 @@ def test_a_loop_of_several_executions_is_one_in_history() -> None:
     assert [chain.last.outcome for chain in history(workflow)] == 3 * ["success"]
 
 
-def test_a_failure_that_was_resumed_belongs_to_its_loop_and_a_rewound_one_does_not() -> None:
+def test_a_resumed_failure_belongs_to_its_loop_and_a_rewound_one_does_not() -> None:
     workflow = run_next_step(WatchedLoop.start(metadata=6))
     for _ in range(2):
         run_next_step(workflow, raise_errors=False)
@@ -70,7 +70,7 @@ def test_a_failure_that_was_resumed_belongs_to_its_loop_and_a_rewound_one_does_n
     ]
 
 
-def test_the_progress_of_the_loop_at_which_a_workflow_stands() -> None:
+def test_the_progress_of_the_current_loop() -> None:
     workflow = WatchedLoop.start()
     assert progress(workflow) is None
     run_next_step(workflow)
@@ -95,7 +95,7 @@ def row(**values: Any) -> StepExecution:
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
-def test_rate_and_estimate_count_the_work_and_not_the_waits() -> None:
+def test_rate_and_estimate_exclude_waits() -> None:
     executions = [
         row(
             pk=1,
@@ -133,13 +133,13 @@ def test_rate_and_estimate_count_the_work_and_not_the_waits() -> None:
         (Progress(12, 10, timedelta(seconds=4)), 1.0, 3.0, timedelta(0)),
     ],
 )
-def test_what_cannot_be_told_is_none(
+def test_unknown_values_are_none(
     seen: Progress, share: float | None, rate: float | None, remaining: timedelta | None
 ) -> None:
     assert (seen.share, seen.rate, seen.remaining) == (share, rate, remaining)
 
 
-def test_an_execution_in_progress_has_worked_until_now() -> None:
+def test_an_execution_in_progress_is_measured_until_now() -> None:
     workflow = run_next_step(WatchedLoop.start())
     execution = workflow.executions.get(step_name="loop")
     execution.started_at = execution.created_at
@@ -153,14 +153,14 @@ def test_an_execution_in_progress_has_worked_until_now() -> None:
     assert seen.worked >= timedelta(hours=3)
 
 
-def test_what_goes_on_from_a_row_that_was_not_asked_for_begins_a_chain() -> None:
+def test_a_continuation_of_a_row_outside_the_query_starts_a_chain() -> None:
     first, second = chains([row(pk=5, continues_from_id=4, iterations=1), row(pk=9, iterations=0)])
 
     assert ([each.pk for each in first.executions], [each.pk for each in second.executions]) == ([5], [9])
     assert second.progress is None
 
 
-def test_keys_of_hosts_whose_clocks_differ_do_not_mix_up_a_chain() -> None:
+def test_keys_from_hosts_with_different_clocks_do_not_disorder_a_chain() -> None:
     ahead, behind = uuid.UUID(int=9), uuid.UUID(int=1)
     executions = [
         row(pk=behind, continues_from_id=ahead, iterations=2, created_at=NOON + timedelta(seconds=1)),

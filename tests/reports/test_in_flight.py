@@ -60,7 +60,7 @@ def removed() -> dict[str, tuple[int, int]]:
     return {row.step: (row.executions, row.landing) for row in rows}
 
 
-def test_removed_steps_are_counted_with_those_that_can_still_land_on_them() -> None:
+def test_removed_steps_are_counted_with_the_workflows_that_can_still_reach_them() -> None:
     cls = before_deploy()
     cls.start()  # stands at one
     beyond_one = run_next_step(cls.start())  # stands at two, has been at one
@@ -75,7 +75,7 @@ def test_removed_steps_are_counted_with_those_that_can_still_land_on_them() -> N
     assert removed() == {"one": (2, 1), "two": (1, 0)}
 
 
-def test_a_paused_one_that_is_pointed_at_a_gravestone_can_land_on_it() -> None:
+def test_a_paused_workflow_with_a_gravestone_as_next_step_counts() -> None:
     workflow = run_next_step(before_deploy().start())
     StepExecution.objects.filter(pk=active(workflow).pk).update(state="failed")
     Workflow.objects.filter(pk=workflow.pk).update(state="paused")
@@ -84,7 +84,7 @@ def test_a_paused_one_that_is_pointed_at_a_gravestone_can_land_on_it() -> None:
     assert removed() == {"one": (1, 0), "two": (1, 1)}
 
 
-def test_one_without_rows_can_be_deleted() -> None:
+def test_a_gravestone_without_rows_can_be_deleted() -> None:
     after_deploy()
 
     rows = [row for row in in_flight.removed_steps_in_flight() if row.type == "testapp.Reported"]
@@ -96,7 +96,7 @@ def test_one_without_rows_can_be_deleted() -> None:
     assert not RemovedStep("testapp.Reported", "one", 1, 0).can_be_deleted
 
 
-def test_what_this_code_declares_is_not_reported_as_undeclared() -> None:
+def test_declared_steps_and_classes_are_not_reported() -> None:
     cls = before_deploy()
     cls.start()
     run_next_step(cls.start()).pause()
@@ -105,7 +105,7 @@ def test_what_this_code_declares_is_not_reported_as_undeclared() -> None:
     assert in_flight.undeclared_in_flight() == []
 
 
-def test_steps_that_are_not_declared_are_reported_where_workflows_stand_at_them() -> None:
+def test_undeclared_steps_are_reported_if_workflows_are_at_them() -> None:
     cls = before_deploy()
     cls.start()
     run_next_step(cls.start())
@@ -141,7 +141,7 @@ def test_a_step_that_was_passed_is_not_reported_as_undeclared() -> None:
     assert in_flight.undeclared_in_flight() == []
 
 
-def test_classes_that_are_not_declared_are_reported_as_a_whole() -> None:
+def test_undeclared_classes_are_reported_as_a_whole() -> None:
     cls = before_deploy()
     for state in ("ready", "ready", "paused", "canceled"):
         workflow = cls.start()
@@ -155,7 +155,7 @@ def test_classes_that_are_not_declared_are_reported_as_a_whole() -> None:
     assert row == Undeclared("testapp.Deleted", None, 3, {"ready": 2, "paused": 1})
 
 
-def test_a_former_type_is_declared() -> None:
+def test_a_former_type_counts_as_declared() -> None:
     before_deploy().start()
     Workflow.objects.update(type="testapp.OldName")
 
@@ -172,7 +172,7 @@ def test_a_former_type_is_declared() -> None:
     assert NewName.removed_steps_in_flight() == {"one": 1}
 
 
-def test_the_reports_cost_the_same_however_many_rows_there_are() -> None:
+def test_the_number_of_queries_does_not_depend_on_the_number_of_rows() -> None:
     cls = before_deploy()
     costs = []
     for _ in range(2):

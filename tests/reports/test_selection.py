@@ -52,7 +52,7 @@ def chosen(**asked: Any) -> set[Any]:
 
 
 class TestRows:
-    def test_by_the_latest_error_where_they_stand(self) -> None:
+    def test_by_the_latest_error_at_their_step(self) -> None:
         workflow = Moody.start()
         run_to_end(workflow, raise_errors=False)
         assert chosen(error="builtins.ValueError") == {workflow.pk}
@@ -63,7 +63,7 @@ class TestRows:
         workflow.cancel()
         assert chosen(error="KeyError") == set()
 
-    def test_by_a_step_that_was_tried(self) -> None:
+    def test_by_an_attempted_step(self) -> None:
         first, _second = started(2)
         run_next_step(first)
         assert chosen(tried="two") == {first.pk}
@@ -88,7 +88,7 @@ class TestRows:
             assert chosen(waiting_longer=timedelta(hours=3)) == set()
         assert held.pk not in chosen(overdue=timedelta(0))
 
-    def test_by_when_they_were_started_or_moved(self) -> None:
+    def test_by_when_they_started_or_changed_state(self) -> None:
         early, paused = started(2)
         paused.pause()
         now = clock.now("default")
@@ -96,7 +96,7 @@ class TestRows:
         assert chosen(created_before=now - timedelta(minutes=5)) == set()
         assert chosen(moved_after=now - timedelta(minutes=5)) == {paused.pk}
 
-    def test_what_this_code_does_not_declare(self) -> None:
+    def test_by_undeclared_step_or_class(self) -> None:
         at_step, of_class, fine = started(3)
         Workflow.objects.filter(pk=at_step.pk).update(next_step_name="gone")
         Workflow.objects.filter(pk=of_class.pk).update(type="testapp.Gone")
@@ -105,19 +105,19 @@ class TestRows:
         of_class.cancel()
         assert chosen(undeclared=True) == {at_step.pk}
 
-    def test_together_and_up_to_a_key(self) -> None:
+    def test_by_several_filters_and_up_to_a_key(self) -> None:
         first, second = started(2)
         stumbled()
         assert chosen(type="testapp.FiveSteps", states=("ready",), up_to=first.pk) == {first.pk}
         assert chosen(type="testapp.FiveSteps", step="one") == {first.pk, second.pk}
 
-    def test_is_stored_and_read_again(self) -> None:
+    def test_a_selection_can_be_stored_and_read_back(self) -> None:
         asked = Selection(states=("paused",), overdue=timedelta(hours=1), created_after=clock.now("default"))
         assert Selection(**asked.as_dict()) == asked
         assert not Selection()
 
 
-def test_classes_of_errors_are_found_one_by_one() -> None:
+def test_error_classes_are_found_one_by_one() -> None:
     stumbled()
     run_to_end(Moody.start(), raise_errors=False)
     StepExecution.objects.filter(error_class__isnull=True).update(error_class="KeyError")
@@ -133,7 +133,7 @@ def test_a_column_that_is_mostly_empty_is_indexed_where_it_is_not(database: str)
     assert NotNullIndex(**options) == index
 
 
-def test_heroes_of_every_kind_can_be_asked_for() -> None:
+def test_heroes_with_every_kind_of_key_can_be_selected() -> None:
     order = Order.objects.create()
     assert chosen(hero=str(order.pk)) == set()
     assert chosen(search="no such thing") == set()

@@ -71,7 +71,7 @@ def _full_tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_each_question_has_an_index(asked: dict[str, Callable[[Any], Any]], index: str) -> None:
+def test_each_filter_has_an_index(asked: dict[str, Callable[[Any], Any]], index: str) -> None:
     now = clock.now("default")
     values = {name: value(now) for name, value in asked.items()}
     found = plans(lambda: list(Selection(**values).apply(Workflow.objects.all(), "default")))
@@ -82,7 +82,7 @@ def test_each_question_has_an_index(asked: dict[str, Callable[[Any], Any]], inde
         assert not plan.reads_whole(EXECUTIONS), plan
 
 
-def test_classes_of_errors_come_from_the_index() -> None:
+def test_error_classes_are_read_from_the_index() -> None:
     for plan in plans(lambda: list(error_classes("default"))):
         assert plan.uses("geneva_execution_error"), plan
         assert not plan.reads_whole(EXECUTIONS), plan
@@ -91,7 +91,7 @@ def test_classes_of_errors_come_from_the_index() -> None:
 @pytest.mark.parametrize(
     ("look", "index"), [(doctor.undeclared, None), (doctor.failures, "geneva_workflow_ended")]
 )
-def test_what_the_doctor_counts_is_found_by_an_index(look: Callable[[str], Any], index: str | None) -> None:
+def test_the_doctors_counts_use_an_index(look: Callable[[str], Any], index: str | None) -> None:
     # The last one counts; those before go from type to type by the index.
     plan: Plan = plans(lambda: list(look("default")))[-1]
     assert not plan.reads_whole(EXECUTIONS), plan

@@ -58,7 +58,7 @@ def test_it_sends_no_payload_unless_given_one() -> None:
     assert Signal.objects.get().payload is None
 
 
-def test_it_tells_of_a_duplicate_and_succeeds() -> None:
+def test_it_reports_a_duplicate_and_succeeds() -> None:
     workflow = at_gate(Parcel)
     send(workflow.pk, "scanned", idempotency_key="evt")
     run_to_end(workflow)
@@ -89,7 +89,7 @@ def test_it_prints_json() -> None:
     }
 
 
-def test_it_exits_1_when_the_workflow_does_not_take_it() -> None:
+def test_it_exits_1_when_the_workflow_refuses_the_signal() -> None:
     workflow = at_gate(Parcel)
     workflow.cancel()
 
@@ -101,7 +101,7 @@ def test_it_exits_1_when_the_workflow_does_not_take_it() -> None:
 
 
 @pytest.mark.parametrize("payload", ["{", "NaN", '{"$decimal": "x"}', '"\\u0000"', "9999999999999999999999"])
-def test_it_exits_2_on_a_payload_that_is_none(payload: str) -> None:
+def test_it_exits_2_on_an_invalid_payload(payload: str) -> None:
     workflow = at_gate(Parcel)
 
     assert refused(workflow.pk, "scanned", payload) == 2
@@ -115,7 +115,7 @@ def test_it_says_that_the_payload_is_not_json() -> None:
         send(workflow.pk, "scanned", "{")
 
 
-def test_it_speaks_of_workflows_as_the_other_commands_do() -> None:
+def test_it_names_workflows_like_the_other_commands() -> None:
     with pytest.raises(CommandError, match="'abc' is not a workflow id"):
         send("abc", "scanned")
     gone = Parcel.start()
@@ -134,7 +134,7 @@ def test_it_exits_2_on_other_misuse() -> None:
     assert refused(workflow.pk, "scanned", using="nowhere") == 2
 
 
-def test_what_a_matcher_raises_is_not_hidden() -> None:
+def test_an_error_in_a_matcher_is_not_hidden() -> None:
     workflow = at_gate(BadMatcher)
 
     with pytest.raises(TypeError):

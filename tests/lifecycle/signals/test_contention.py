@@ -67,7 +67,7 @@ def in_step(*works: Callable[[int], object]) -> None:
         raise (real or errors)[0]
 
 
-def test_no_signal_is_lost_doubled_or_given_to_another_step(settings: Any) -> None:
+def test_no_signal_is_lost_duplicated_or_delivered_to_another_step(settings: Any) -> None:
     workflows = [TwoGates.start() for _ in range(ROUNDS)]
     keys = [workflow.pk for workflow in workflows]
     executions = dict(StepExecution.objects.values_list("workflow_id", "pk"))

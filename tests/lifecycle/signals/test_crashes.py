@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("point", ["prepared", "performed"])
-def test_a_step_that_is_run_again_after_a_crash_sees_the_same_signal(point: str) -> None:
+def test_a_step_retried_after_a_crash_receives_the_same_signal(point: str) -> None:
     workflow = at_gate(Parcel)
     workflow.signal("scanned", 1)
     workflow.signal("scanned", 2)
@@ -37,7 +37,7 @@ def test_a_step_that_is_run_again_after_a_crash_sees_the_same_signal(point: str)
     assert signal_rows(workflow) == [("scanned", "consumed", 1, 1), ("scanned", "pending", 0, 0)]
 
 
-def test_what_is_given_back_keeps_its_signal() -> None:
+def test_a_released_execution_keeps_its_signal() -> None:
     workflow = at_gate(Parcel)
     signal = workflow.signal("scanned", 1)
     claimed = prepare.prepare(active(workflow).pk, using="default", runner=Runner())
@@ -50,7 +50,7 @@ def test_what_is_given_back_keeps_its_signal() -> None:
     assert signal_rows(workflow) == [("scanned", "consumed", 1, 1)]
 
 
-def test_an_end_that_comes_too_late_consumes_nothing() -> None:
+def test_a_fenced_result_consumes_no_signal() -> None:
     workflow = at_gate(Parcel)
     workflow.signal("scanned", 1)
     runner = Runner()
@@ -65,7 +65,7 @@ def test_an_end_that_comes_too_late_consumes_nothing() -> None:
     assert signal_rows(workflow) == [("scanned", "claimed", 1, 0)]
 
 
-def test_an_atomic_step_consumes_its_signal_with_its_writes() -> None:
+def test_an_atomic_step_that_is_rolled_back_consumes_no_signal() -> None:
     workflow = at_gate(AtomicStep)
     workflow.signal("go", "fail")
     run_to_end(workflow, raise_errors=False)
@@ -79,7 +79,7 @@ def test_an_atomic_step_consumes_its_signal_with_its_writes() -> None:
     assert signal_rows(workflow) == [("go", "consumed", 1, 1)]
 
 
-def test_an_atomic_step_that_ends_well_consumes_its_signal() -> None:
+def test_an_atomic_step_that_succeeds_consumes_its_signal() -> None:
     workflow = at_gate(AtomicStep)
     workflow.signal("go", "well")
 

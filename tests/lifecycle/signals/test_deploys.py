@@ -98,7 +98,7 @@ def fresh(workflow: Workflow) -> Workflow:
 # -- gravestones
 
 
-def test_housekeeping_releases_a_workflow_that_is_parked_on_a_gravestone() -> None:
+def test_housekeeping_wakes_a_workflow_that_waits_at_a_gravestone() -> None:
     workflow = waiting()
     deploy(GRAVESTONE)
 
@@ -110,7 +110,7 @@ def test_housekeeping_releases_a_workflow_that_is_parked_on_a_gravestone() -> No
     assert_step(workflow, "tell", "completed", "success")
 
 
-def test_a_workflow_parked_on_a_last_gravestone_finishes() -> None:
+def test_a_workflow_that_waits_at_a_final_gravestone_finishes() -> None:
     workflow = waiting()
     deploy(LAST_IS_GRAVESTONE)
 
@@ -120,7 +120,7 @@ def test_a_workflow_parked_on_a_last_gravestone_finishes() -> None:
     assert_step(workflow, "ship", "skipped", "skipped")
 
 
-def test_resume_releases_a_paused_workflow_that_is_parked_on_a_gravestone() -> None:
+def test_resume_wakes_a_paused_workflow_that_waits_at_a_gravestone() -> None:
     workflow = waiting()
     workflow.pause()
     deploy(GRAVESTONE)
@@ -134,7 +134,7 @@ def test_resume_releases_a_paused_workflow_that_is_parked_on_a_gravestone() -> N
     assert active(workflow).state == "scheduled"
 
 
-def test_a_gravestone_settles_a_signal_that_is_attached() -> None:
+def test_a_gravestone_consumes_an_attached_signal() -> None:
     workflow = waiting()
     workflow.signal("paid")
     deploy(GRAVESTONE)
@@ -145,7 +145,7 @@ def test_a_gravestone_settles_a_signal_that_is_attached() -> None:
     assert signal_rows(workflow) == [("paid", "consumed", 1, 1)]
 
 
-def test_a_timeout_no_longer_counts_on_a_gravestone() -> None:
+def test_a_timeout_has_no_effect_at_a_gravestone() -> None:
     workflow = waiting()
     deploy(GRAVESTONE)
 
@@ -156,7 +156,7 @@ def test_a_timeout_no_longer_counts_on_a_gravestone() -> None:
     assert_step(workflow, "ship", "skipped", "skipped")
 
 
-def test_a_signal_to_a_workflow_parked_on_a_gravestone_releases_it() -> None:
+def test_a_signal_wakes_a_workflow_that_waits_at_a_gravestone() -> None:
     workflow = waiting()
     deploy(GRAVESTONE)
 
@@ -167,7 +167,7 @@ def test_a_signal_to_a_workflow_parked_on_a_gravestone_releases_it() -> None:
     assert_step(workflow, "ship", "skipped", "skipped")
 
 
-def test_resume_past_a_gravestone_settles_what_its_failed_attempt_had() -> None:
+def test_resume_past_a_gravestone_consumes_the_signal_of_its_failed_attempt() -> None:
     workflow = run_to_end(deploy(WAITS.replace("def ship(self): pass", "def ship(self): 1 / 0")).start())
     workflow.signal("paid")
     run_to_end(workflow, raise_errors=False)
@@ -193,7 +193,7 @@ def test_housekeeping_wakes_a_step_that_no_longer_waits() -> None:
     assert_step(workflow, "ship", "completed", "success")
 
 
-def test_housekeeping_wakes_a_step_whose_new_signal_is_there_already() -> None:
+def test_housekeeping_wakes_a_step_whose_new_signal_was_already_sent() -> None:
     workflow = waiting()
     workflow.signal("settled")
     deploy(WAITS_FOR_ANOTHER)
@@ -205,7 +205,7 @@ def test_housekeeping_wakes_a_step_whose_new_signal_is_there_already() -> None:
     assert signal_rows(workflow) == [("settled", "consumed", 1, 1)]
 
 
-def test_housekeeping_leaves_a_step_whose_signal_is_not_there() -> None:
+def test_housekeeping_does_not_wake_a_step_without_its_signal() -> None:
     workflow = waiting()
     workflow.signal("unrelated")
 
@@ -214,7 +214,7 @@ def test_housekeeping_leaves_a_step_whose_signal_is_not_there() -> None:
     assert_waiting_for(workflow, "paid")
 
 
-def test_housekeeping_finds_them_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_housekeeping_finds_waiting_steps_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geneva_drive.housekeeping.waiting_steps._PAGE", 2)
     for _ in range(5):
         waiting()
@@ -233,7 +233,7 @@ def test_a_sender_with_the_new_code_wakes_a_step_that_no_longer_waits() -> None:
     assert active(workflow).signal_id is None
 
 
-def test_what_is_attached_stays_attached_when_the_step_waits_for_something_else() -> None:
+def test_an_attached_signal_stays_attached_when_the_step_now_waits_for_another() -> None:
     workflow = waiting()
     workflow.signal("paid")
     deploy(WAITS_FOR_ANOTHER)
@@ -244,7 +244,7 @@ def test_what_is_attached_stays_attached_when_the_step_waits_for_something_else(
     assert signal_rows(workflow) == [("paid", "consumed", 1, 1)]
 
 
-def test_a_renamed_step_is_met_under_its_old_name() -> None:
+def test_a_signal_reaches_a_renamed_step_under_its_old_name() -> None:
     workflow = waiting()
     deploy(RENAMED)
 
@@ -259,7 +259,7 @@ def test_a_renamed_step_is_met_under_its_old_name() -> None:
 
 
 @pytest.mark.parametrize("old_code", [WITHOUT, None], ids=["step unknown", "class unknown"])
-def test_a_sender_that_does_not_know_the_step_lets_the_gate_decide(old_code: str | None) -> None:
+def test_a_sender_without_the_step_lets_prepare_decide(old_code: str | None) -> None:
     workflow = waiting()
     undeploy() if old_code is None else deploy(old_code)
 
@@ -274,7 +274,7 @@ def test_a_sender_that_does_not_know_the_step_lets_the_gate_decide(old_code: str
     assert signal_rows(workflow) == [("paid", "consumed", 1, 1)]
 
 
-def test_a_step_that_was_woken_in_vain_parks_again_with_its_old_deadline() -> None:
+def test_a_step_woken_without_a_matching_signal_waits_again_with_its_old_deadline() -> None:
     workflow = waiting()
     before = active(workflow)
     deploy(WITHOUT)
@@ -288,7 +288,7 @@ def test_a_step_that_was_woken_in_vain_parks_again_with_its_old_deadline() -> No
     assert (after.waiting_since, after.wait_deadline) == (before.waiting_since, before.wait_deadline)
 
 
-def test_a_signal_while_paused_is_delivered_by_code_that_knows() -> None:
+def test_a_signal_sent_while_paused_is_delivered_by_code_that_declares_the_step() -> None:
     workflow = waiting()
     workflow.pause()
     undeploy()
@@ -309,7 +309,7 @@ def test_a_signal_while_paused_is_delivered_by_code_that_knows() -> None:
 
 
 @pytest.mark.parametrize("old_code", [WITHOUT, None], ids=["step unknown", "class unknown"])
-def test_code_that_does_not_know_the_step_leaves_its_deadline_for_the_grace(old_code: str | None) -> None:
+def test_code_without_the_step_leaves_its_deadline_for_the_grace_period(old_code: str | None) -> None:
     workflow = waiting()
     undeploy() if old_code is None else deploy(old_code)
 
@@ -326,7 +326,7 @@ def test_code_that_does_not_know_the_step_leaves_its_deadline_for_the_grace(old_
     assert "StepNotDefinedError" in str(assert_step(workflow, "ship", "failed", "failed").error_class)
 
 
-def test_code_that_knows_the_step_acts_within_the_grace_of_code_that_does_not() -> None:
+def test_code_with_the_step_handles_its_deadline_within_the_grace_period() -> None:
     workflow = waiting()
     with travel(LATE):
         deploy(WITHOUT)
@@ -338,7 +338,7 @@ def test_code_that_knows_the_step_acts_within_the_grace_of_code_that_does_not() 
     assert_step(workflow, "ship", "failed", "canceled")
 
 
-def test_a_deadline_of_a_step_that_no_longer_waits_only_wakes_it() -> None:
+def test_the_deadline_of_a_step_that_no_longer_waits_only_wakes_it() -> None:
     workflow = waiting()
     deploy(NO_LONGER_WAITS)
 
@@ -350,7 +350,7 @@ def test_a_deadline_of_a_step_that_no_longer_waits_only_wakes_it() -> None:
     assert_step(workflow, "ship", "completed", "success")
 
 
-def test_code_without_the_class_does_not_touch_what_is_parked() -> None:
+def test_code_without_the_class_does_not_touch_waiting_executions() -> None:
     workflow = waiting()
     undeploy()
 

@@ -43,7 +43,7 @@ from tests.lifecycle.signals.workflows import (
 pytestmark = pytest.mark.django_db
 
 
-def test_a_step_without_its_signal_is_parked_with_no_job() -> None:
+def test_a_step_without_its_signal_waits_with_no_job() -> None:
     workflow = at_gate(Parcel)
 
     execution = assert_waiting_for(workflow, "scanned")
@@ -70,7 +70,7 @@ def test_a_signal_wakes_the_step_that_waits_for_it() -> None:
     assert signal_rows(workflow) == [("scanned", "consumed", 1, 1)]
 
 
-def test_a_signal_that_comes_early_is_kept() -> None:
+def test_an_early_signal_is_kept() -> None:
     workflow = Parcel.start()
     workflow.signal("scanned", {"at": "gate 4"})
     assert signal_rows(workflow) == [("scanned", "pending", 0, 0)]
@@ -82,7 +82,7 @@ def test_a_signal_that_comes_early_is_kept() -> None:
     assert signal_rows(workflow) == [("scanned", "consumed", 1, 1)]
 
 
-def test_a_signal_of_another_name_wakes_nobody_and_stays() -> None:
+def test_a_signal_with_another_name_wakes_no_step_and_is_kept() -> None:
     workflow = at_gate(Parcel)
 
     workflow.signal("Scanned")
@@ -103,7 +103,7 @@ def test_the_oldest_matching_signal_is_taken_first() -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_condition_looks_at_workflow_and_payload(early: bool) -> None:
+def test_a_condition_receives_workflow_and_payload(early: bool) -> None:
     workflow = Enough.start(metadata=50)
     if not early:
         run_to_end(workflow)
@@ -130,7 +130,7 @@ def test_a_signal_behind_many_that_do_not_match_is_found() -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("name", ["paid", "waived"])
-def test_a_matcher_object_takes_one_of_several_names(name: str, early: bool) -> None:
+def test_a_matcher_object_can_accept_several_names(name: str, early: bool) -> None:
     workflow = EitherWay.start()
     if not early:
         run_to_end(workflow)
@@ -154,7 +154,7 @@ def test_wait_and_wait_for_compose() -> None:
     assert notes(workflow) == [("work", "early")]
 
 
-def test_another_attempt_sees_the_same_signal() -> None:
+def test_the_next_attempt_receives_the_same_signal() -> None:
     workflow = at_gate(Retried)
     signal = workflow.signal("go")
     workflow.signal("go")
@@ -183,7 +183,7 @@ def test_a_failed_step_keeps_its_signal_for_the_retry(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("retried", [False, True], ids=["pointed at", "scheduled again"])
-def test_a_skip_by_hand_past_a_failed_step_settles_its_signal(
+def test_an_operators_skip_of_a_failed_step_consumes_its_signal(
     monkeypatch: pytest.MonkeyPatch, retried: bool
 ) -> None:
     monkeypatch.setattr(FailsOnce, "failing", {"a"})
@@ -211,7 +211,7 @@ def test_a_canceled_workflow_leaves_its_signal_claimed() -> None:
     assert signal_rows(workflow) == [("scanned", "claimed", 1, 0)]
 
 
-def test_a_condition_that_skips_the_step_settles_its_signal() -> None:
+def test_a_condition_that_skips_the_step_consumes_its_signal() -> None:
     workflow = at_gate(Skippable)
     workflow.signal("go")
     workflow.metadata = True
@@ -223,7 +223,7 @@ def test_a_condition_that_skips_the_step_settles_its_signal() -> None:
     assert signal_rows(workflow) == [("go", "consumed", 1, 1)]
 
 
-def test_a_condition_that_skips_the_step_before_its_gate_leaves_buffered_signals() -> None:
+def test_a_condition_that_skips_the_step_before_it_waits_leaves_pending_signals() -> None:
     workflow = Skippable.start(metadata=True)
     workflow.signal("go", "for more")
 
@@ -232,7 +232,7 @@ def test_a_condition_that_skips_the_step_before_its_gate_leaves_buffered_signals
     assert notes(workflow) == [("more", "for more")]
 
 
-def test_skip_is_the_way_past_a_parked_step() -> None:
+def test_skip_moves_a_workflow_past_a_waiting_step() -> None:
     workflow = at_gate(Parcel)
 
     workflow.skip(by="ann")
@@ -243,7 +243,7 @@ def test_skip_is_the_way_past_a_parked_step() -> None:
     assert notes(workflow) == [("pack", ""), ("tell", "None")]
 
 
-def test_a_matcher_that_raises_raises_to_the_sender_and_nothing_is_written() -> None:
+def test_an_error_in_a_matcher_reaches_the_sender_and_nothing_is_written() -> None:
     workflow = at_gate(BadMatcher)
 
     with transaction.atomic(), pytest.raises(TypeError):
@@ -253,7 +253,7 @@ def test_a_matcher_that_raises_raises_to_the_sender_and_nothing_is_written() -> 
     assert_waiting_for(workflow, "go")
 
 
-def test_a_buffered_signal_whose_matcher_raises_blocks_the_gate_until_it_is_passed_over() -> None:
+def test_a_pending_signal_whose_matcher_raises_blocks_the_step_until_it_is_skipped() -> None:
     workflow = BadMatcher.start()
     workflow.signal("go", 5)
 
@@ -273,7 +273,7 @@ def test_a_buffered_signal_whose_matcher_raises_blocks_the_gate_until_it_is_pass
 @pytest.mark.parametrize(
     "attempt", [["signal", "other"], ["cancel"], ["pause"], ["skip"], ["finish"], ["reattempt"]]
 )
-def test_a_matcher_only_looks(attempt: list[str]) -> None:
+def test_a_matcher_cannot_write(attempt: list[str]) -> None:
     workflow = at_gate(OnlyLooks)
 
     with pytest.raises(InvalidStateError):
@@ -286,7 +286,7 @@ def test_a_matcher_only_looks(attempt: list[str]) -> None:
 # -- idempotency
 
 
-def test_the_same_key_again_gives_the_first_row_and_changes_nothing() -> None:
+def test_a_repeated_key_returns_the_first_row_and_changes_nothing() -> None:
     workflow = at_gate(Parcel)
     first = workflow.signal("scanned", 1, idempotency_key="evt-1")
     run_to_end(workflow)
@@ -301,7 +301,7 @@ def test_the_same_key_again_gives_the_first_row_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "key"), [("scanned", "EVT-1"), ("scanned", "evt-1 "), ("Scanned", "evt-1"), ("scanned", None)]
 )
-def test_keys_and_names_are_told_apart_exactly(name: str, key: str | None) -> None:
+def test_keys_and_names_are_compared_exactly(name: str, key: str | None) -> None:
     workflow = Parcel.start()
     workflow.signal("scanned", idempotency_key="evt-1")
 
@@ -315,14 +315,14 @@ def test_signals_without_a_key_are_all_kept() -> None:
     assert [workflow.signal("scanned").duplicate for _ in range(3)] == [False] * 3
 
 
-def test_the_same_key_may_be_used_for_another_workflow() -> None:
+def test_the_same_key_can_be_used_for_another_workflow() -> None:
     Parcel.start().signal("scanned", idempotency_key="evt-1")
 
     assert not Parcel.start().signal("scanned", idempotency_key="evt-1").duplicate
 
 
 @pytest.mark.parametrize("end", ["finished", "canceled"])
-def test_a_workflow_that_ended_takes_nothing_but_knows_what_it_had(end: str) -> None:
+def test_an_ended_workflow_refuses_new_signals_but_recognizes_known_keys(end: str) -> None:
     workflow = at_gate(Parcel)
     first = workflow.signal("scanned", idempotency_key="evt-1")
     if end == "finished":
@@ -338,7 +338,7 @@ def test_a_workflow_that_ended_takes_nothing_but_knows_what_it_had(end: str) -> 
     assert len(signal_rows(workflow)) == 1
 
 
-def test_a_workflow_that_is_gone_cannot_be_signaled() -> None:
+def test_a_deleted_workflow_cannot_be_signaled() -> None:
     workflow = Parcel.start()
     stale = Parcel.objects.get(pk=workflow.pk)
     workflow.delete()
@@ -351,7 +351,7 @@ def test_a_workflow_that_is_gone_cannot_be_signaled() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 151, "a\0b", "\ud800", None, 5])
-def test_a_name_that_cannot_be_one_is_refused(name: Any) -> None:
+def test_an_invalid_name_is_refused(name: Any) -> None:
     workflow = Parcel.start()
 
     with pytest.raises(InvalidSignalError):
@@ -360,7 +360,7 @@ def test_a_name_that_cannot_be_one_is_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["", " ", "x" * 256, "a\0b", "\udfff", 5])
-def test_a_key_that_cannot_be_one_is_refused(key: Any) -> None:
+def test_an_invalid_key_is_refused(key: Any) -> None:
     workflow = Parcel.start()
 
     with pytest.raises(InvalidSignalError):
@@ -369,7 +369,7 @@ def test_a_key_that_cannot_be_one_is_refused(key: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 150, "заказ оплачен 📦"])
-def test_names_and_keys_as_long_as_the_columns_are_kept(name: str) -> None:
+def test_names_and_keys_of_the_maximum_length_are_stored(name: str) -> None:
     workflow = Parcel.start()
 
     signal = workflow.signal(name, idempotency_key=(name * 255)[:255])
@@ -378,7 +378,7 @@ def test_names_and_keys_as_long_as_the_columns_are_kept(name: str) -> None:
     assert (stored.name, stored.idempotency_key) == (name, (name * 255)[:255])
 
 
-def test_a_payload_that_cannot_be_stored_is_refused_with_the_path_inside_it() -> None:
+def test_a_payload_that_cannot_be_stored_is_refused_with_the_path_to_the_value() -> None:
     workflow = at_gate(Parcel)
 
     with pytest.raises(PayloadError, match=r"payload\['items'\]\[1\]"):
@@ -398,7 +398,7 @@ def test_a_payload_that_is_too_large_is_refused(settings: Any) -> None:
     assert len(signal_rows(workflow)) == 1
 
 
-def test_a_signal_is_never_saved_by_hand() -> None:
+def test_a_signal_cannot_be_saved_directly() -> None:
     signal = Parcel.start().signal("scanned")
     signal.state = "consumed"
 
@@ -407,7 +407,7 @@ def test_a_signal_is_never_saved_by_hand() -> None:
     assert Signal.objects.get(pk=signal.pk).state == "pending"
 
 
-def test_a_step_may_signal_its_own_workflow() -> None:
+def test_a_step_can_signal_its_own_workflow() -> None:
     workflow = Chatty.start()
 
     run_to_end(workflow)
@@ -422,6 +422,6 @@ def test_the_received_signal_knows_its_workflow() -> None:
     assert Signal.objects.get(workflow=workflow).workflow == workflow
 
 
-def test_received_signal_belongs_to_steps() -> None:
+def test_received_signal_is_available_only_in_steps() -> None:
     with pytest.raises(InvalidStateError):
         Parcel.start().received_signal  # noqa: B018 - looking is what is refused

@@ -18,7 +18,7 @@ from tests.serialization.test_round_trips import VALUES, same
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
 )
 @given(payload=VALUES)
-def test_a_payload_comes_back_equal(payload: Any) -> None:
+def test_a_payload_is_read_back_equal(payload: Any) -> None:
     workflow = Parcel.start()
 
     sent = workflow.signal("scanned", payload, idempotency_key="evt")
@@ -30,7 +30,7 @@ def test_a_payload_comes_back_equal(payload: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_a_model_instance_comes_back_as_the_row_that_it_is() -> None:
+def test_a_model_instance_is_read_back_as_its_current_row() -> None:
     other = Parcel.start()
     signal = Parcel.start().signal("scanned", {"about": other})
 

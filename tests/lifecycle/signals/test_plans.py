@@ -81,7 +81,7 @@ def _all_use(found: list[tables.Plan], indexes: tuple[str, ...], *, table: str) 
 
 
 @pytest.mark.parametrize("whole_workflow", [False, True], ids=["of a name", "of any name"])
-def test_the_oldest_unconsumed_signal_of_a_workflow(whole_workflow: bool) -> None:
+def test_an_index_finds_the_oldest_unconsumed_signal_of_a_workflow(whole_workflow: bool) -> None:
     class Anything:
         def matches(self, signal: Any) -> bool:
             return True
@@ -103,7 +103,7 @@ def test_the_oldest_unconsumed_signal_of_a_workflow(whole_workflow: bool) -> Non
     )
 
 
-def test_the_signal_of_a_key() -> None:
+def test_an_index_finds_the_signal_of_a_key() -> None:
     workflow = Workflow.objects.filter(signals__state="pending").first()
     assert workflow is not None
 
@@ -116,14 +116,14 @@ def test_the_signal_of_a_key() -> None:
     _all_use(found, ("geneva_one_signal_per_key", "sqlite_autoindex"), table=SIGNALS)
 
 
-def test_which_signals_are_unconsumed_at_all() -> None:
+def test_an_index_finds_all_unconsumed_signals() -> None:
     """Housekeeping, where few signals are buffered and many workflows wait."""
     found = tables.plans(lambda: list(Signal.objects.filter(state="pending")), table=SIGNALS)
 
     _all_use(found, ("geneva_signal_unconsumed",), table=SIGNALS)
 
 
-def test_whose_deadline_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_finds_passed_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal_timeouts, "_PAGE", 4)
     rows: list[Any] = []
 

@@ -17,7 +17,7 @@ from tests.lifecycle.signals.workflows import EitherWay, Parcel
 pytestmark = pytest.mark.django_db
 
 
-def test_waiting_tells_what_is_waited_for_since_when_and_how_often_too_long() -> None:
+def test_waiting_reports_what_steps_wait_for_since_when_and_how_many_wait_too_long() -> None:
     with travel(timedelta(days=-10)):
         oldest = at_gate(Parcel)
     with travel(timedelta(days=-1)):
@@ -38,7 +38,7 @@ def test_waiting_tells_what_is_waited_for_since_when_and_how_often_too_long() ->
     )
 
 
-def test_assert_waiting_for_tells_what_is_so_instead() -> None:
+def test_assert_waiting_for_reports_the_actual_state() -> None:
     workflow = Parcel.start()
     with pytest.raises(AssertionError, match="waits for no signal"):
         assert_waiting_for(workflow, "scanned")
@@ -48,7 +48,7 @@ def test_assert_waiting_for_tells_what_is_so_instead() -> None:
     assert assert_waiting_for(workflow, "scanned").step_name == "ship"
 
 
-def test_the_clean_up_deletes_signals_with_their_workflow() -> None:
+def test_the_cleanup_deletes_signals_with_their_workflow() -> None:
     ended, going = at_gate(Parcel), at_gate(Parcel)
     for workflow in (ended, going):
         workflow.signal("scanned")

@@ -48,7 +48,7 @@ def age(workflow: Workflow, by: timedelta) -> None:
 
 
 @pytest.mark.django_db
-def test_the_deadline_counts_from_when_the_step_was_parked() -> None:
+def test_the_deadline_counts_from_when_the_step_started_to_wait() -> None:
     workflow = at_gate(TimesOutSkip)
 
     execution = assert_waiting_for(workflow, "go")
@@ -67,7 +67,7 @@ def test_nothing_happens_before_the_deadline() -> None:
 
 
 @pytest.mark.django_db
-def test_skip_goes_on_with_the_next_step() -> None:
+def test_on_timeout_skip_continues_with_the_next_step() -> None:
     workflow = at_gate(TimesOutSkip)
 
     with travel(LATE):
@@ -79,7 +79,7 @@ def test_skip_goes_on_with_the_next_step() -> None:
 
 
 @pytest.mark.django_db
-def test_cancel_ends_the_workflow() -> None:
+def test_on_timeout_cancel_ends_the_workflow() -> None:
     workflow = at_gate(TimesOutCancel)
 
     with travel(LATE):
@@ -93,7 +93,7 @@ def test_cancel_ends_the_workflow() -> None:
 
 
 @pytest.mark.django_db
-def test_pause_asks_a_person_and_resume_waits_anew() -> None:
+def test_on_timeout_pause_pauses_and_resume_waits_again() -> None:
     workflow = at_gate(TimesOutPause)
 
     with travel(LATE):
@@ -123,7 +123,7 @@ def test_without_on_timeout_the_step_fails_by_its_policies() -> None:
 
 
 @pytest.mark.django_db
-def test_a_policy_may_let_the_step_wait_again() -> None:
+def test_a_policy_can_let_the_step_wait_again() -> None:
     workflow = at_gate(TimesOutByPolicy)
 
     with travel(LATE):
@@ -139,7 +139,7 @@ def test_a_policy_may_let_the_step_wait_again() -> None:
 
 
 @pytest.mark.django_db
-def test_a_policy_has_an_end() -> None:
+def test_a_policys_reattempts_after_timeouts_are_limited() -> None:
     workflow = at_gate(TimesOutByPolicy)
 
     for days in (1, 2, 3):
@@ -152,7 +152,7 @@ def test_a_policy_has_an_end() -> None:
 
 
 @pytest.mark.django_db
-def test_a_handler_may_decide() -> None:
+def test_a_handler_can_decide() -> None:
     workflow = at_gate(TimesOutToHandler)
 
     with travel(LATE):
@@ -165,7 +165,7 @@ def test_a_handler_may_decide() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("cls", [TimesOutSkip, TimesOutCancel, TimesOutPause, TimesOut])
-def test_a_signal_that_came_first_wins(cls: type[Workflow]) -> None:
+def test_a_signal_before_the_timeout_is_delivered(cls: type[Workflow]) -> None:
     workflow = at_gate(cls)
 
     with travel(LATE):
@@ -179,7 +179,7 @@ def test_a_signal_that_came_first_wins(cls: type[Workflow]) -> None:
 
 
 @pytest.mark.django_db
-def test_a_signal_between_the_deadline_and_the_failure_still_wins() -> None:
+def test_a_signal_after_the_deadline_but_before_the_timeout_is_handled_is_delivered() -> None:
     workflow = at_gate(TimesOut)
 
     with travel(LATE):
@@ -191,7 +191,7 @@ def test_a_signal_between_the_deadline_and_the_failure_still_wins() -> None:
 
 
 @pytest.mark.django_db
-def test_a_signal_after_the_expiry_is_kept_for_another_step() -> None:
+def test_a_signal_after_the_timeout_is_kept_for_another_step() -> None:
     workflow = at_gate(TimesOutSkip)
 
     with travel(LATE):
@@ -218,7 +218,7 @@ def test_a_deadline_keeps_running_while_paused_and_does_not_expire() -> None:
 
 
 @pytest.mark.django_db
-def test_resume_meets_the_signals_before_the_deadline() -> None:
+def test_resume_delivers_a_signal_even_after_the_deadline() -> None:
     workflow = at_gate(TimesOutCancel)
     workflow.pause()
     workflow.signal("go")
@@ -232,7 +232,7 @@ def test_resume_meets_the_signals_before_the_deadline() -> None:
 
 
 @pytest.mark.django_db
-def test_housekeeping_sees_deadlines_too() -> None:
+def test_housekeeping_handles_deadlines_too() -> None:
     workflow = at_gate(TimesOutSkip)
 
     with travel(LATE):
@@ -244,7 +244,7 @@ def test_housekeeping_sees_deadlines_too() -> None:
 
 
 @pytest.mark.django_db
-def test_many_deadlines_are_dealt_with_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_deadlines_are_handled_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geneva_drive.execution.signal_timeouts._PAGE", 2)
     workflows = [at_gate(TimesOutCancel) for _ in range(5)]
     # All at the same moment, so that pages are told apart by key.
@@ -259,7 +259,7 @@ def test_many_deadlines_are_dealt_with_page_by_page(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.django_db
-def test_one_deadline_that_cannot_be_dealt_with_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_that_cannot_be_handled_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = at_gate(TimesOutCancel), at_gate(TimesOutCancel)
     from geneva_drive.execution import signal_timeouts
 
@@ -282,7 +282,7 @@ def test_one_deadline_that_cannot_be_dealt_with_stops_no_other(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("cls", "expected"), [(TimesOutSkip, ("finished", "skipped")), (TimesOut, ("paused", "failed"))]
 )
-def test_a_worker_finds_a_deadline_that_has_passed(cls: type[Workflow], expected: tuple[str, str]) -> None:
+def test_a_worker_handles_a_passed_deadline(cls: type[Workflow], expected: tuple[str, str]) -> None:
     workflow = at_gate(cls)
     age(workflow, LATE)
 
@@ -293,7 +293,7 @@ def test_a_worker_finds_a_deadline_that_has_passed(cls: type[Workflow], expected
 
 
 @pytest.mark.django_db
-def test_a_parked_step_is_never_stuck_or_overdue() -> None:
+def test_a_waiting_step_is_never_stuck_or_overdue() -> None:
     workflow = at_gate(Parcel)
 
     with travel(timedelta(days=400)):
@@ -303,7 +303,7 @@ def test_a_parked_step_is_never_stuck_or_overdue() -> None:
 
 
 @pytest.mark.django_db
-def test_a_step_whose_signal_is_there_has_no_deadline() -> None:
+def test_a_step_that_has_its_signal_has_no_deadline() -> None:
     workflow = TimesOutSkip.start()
     workflow.signal("go", "early")
 

@@ -98,7 +98,7 @@ def test_everything_a_signal_causes_rolls_back_with_the_caller(settings: Any) ->
     assert_state(workflow, "finished")
 
 
-def test_a_savepoint_that_rolls_back_takes_its_signal_along() -> None:
+def test_a_savepoint_that_rolls_back_discards_its_signal() -> None:
     workflow = at_gate(Parcel)
 
     with transaction.atomic():
@@ -166,7 +166,7 @@ def test_a_key_that_was_delivered_after_the_blocks_snapshot_leaves_it_usable(
 
 
 @SERVERS
-def test_a_signal_that_came_after_the_snapshot_of_a_resume_is_met(isolation: str, database: str) -> None:
+def test_resume_delivers_a_signal_newer_than_its_snapshot(isolation: str, database: str) -> None:
     workflow = at_gate(Parcel)
     workflow.pause()
 
@@ -189,7 +189,7 @@ def test_a_signal_that_came_after_the_snapshot_of_a_resume_is_met(isolation: str
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_a_signal_goes_to_the_database_that_holds_its_workflow() -> None:
+def test_a_signal_is_written_to_the_database_of_its_workflow() -> None:
     workflow = run_to_end(Parcel.start(using="other"))
 
     with transaction.atomic(using="other"):

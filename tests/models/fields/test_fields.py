@@ -35,7 +35,7 @@ def row(**values: Any) -> Workflow:
 
 @pytest.mark.django_db
 class TestIdentifyingText:
-    def test_tells_case_and_trailing_spaces_apart(self) -> None:
+    def test_distinguishes_case_and_trailing_spaces(self) -> None:
         for text in LOOK_ALIKES:
             row(type=text)
 
@@ -100,7 +100,7 @@ class TestActiveWorkflow:
 
 
 class TestKeys:
-    def test_a_uuid7_holds_its_time(self) -> None:
+    def test_a_uuid7_contains_its_time(self) -> None:
         before = time.time_ns() // 1_000_000
         for make in (fields.uuid7, keys._own_uuid7):
             value = make()
@@ -123,13 +123,13 @@ class TestKeys:
         assert all(into == sorted(into) for into in made)
         assert len({value for into in made for value in into}) == 20_000
 
-    def test_a_clock_that_is_set_back_keeps_the_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_order_is_kept_if_the_clock_is_set_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         first = keys._own_uuid7()
         monkeypatch.setattr(time, "time_ns", lambda: 0)
 
         assert first < keys._own_uuid7() < keys._own_uuid7()
 
-    def test_a_full_counter_moves_on_in_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_counter_advances_the_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         first = keys._own_uuid7()
         monkeypatch.setattr(keys, "_counter", (1 << 42) - 1)
         monkeypatch.setattr(time, "time_ns", lambda: 0)
@@ -142,7 +142,7 @@ class TestKeys:
     @pytest.mark.parametrize(
         ("key_type", "field"), [("bigint", models.BigAutoField), ("uuid", models.UUIDField)]
     )
-    def test_the_setting_says_which_key_our_tables_have(
+    def test_the_setting_decides_the_key_type_of_the_tables(
         self, settings: Any, key_type: str, field: type[models.Field[Any, Any]]
     ) -> None:
         settings.GENEVA_DRIVE = {"KEY_TYPE": key_type}
@@ -194,7 +194,7 @@ no_database = pytest.mark.only_on("sqlite", reason="what is tested does not depe
     ],
     ids=str,
 )
-def test_no_setting_of_a_host_makes_a_new_migration(
+def test_no_project_setting_causes_a_new_migration(
     tmp_path: Any, auto_field: str, ours: dict[str, str]
 ) -> None:
     made = manage(

@@ -112,7 +112,7 @@ every_column = pytest.mark.parametrize("column_type", TYPES[DATABASE], indirect=
 @pytest.mark.django_db
 class TestOnEveryColumn:
     @every_column
-    def test_values_come_back_equal(self, column_type: str) -> None:
+    def test_values_are_read_back_equal(self, column_type: str) -> None:
         workflow = row(EVERYTHING)
 
         assert same(read(workflow), EVERYTHING)
@@ -132,7 +132,7 @@ class TestOnEveryColumn:
             assert stored(workflow) == before
 
     @every_column
-    def test_nothing_an_empty_dict_and_an_empty_list_stay_three_things(self, column_type: str) -> None:
+    def test_none_an_empty_dict_and_an_empty_list_stay_distinct(self, column_type: str) -> None:
         workflow = row()
         values: list[Any] = [None, {}, [], None, "", 0, False]
         for value in values:
@@ -148,7 +148,7 @@ class TestOnEveryColumn:
             assert read(workflow) == value
 
     @every_column
-    def test_bulk_writes_too(self, column_type: str) -> None:
+    def test_bulk_writes_work_too(self, column_type: str) -> None:
         workflow, other = row(), row()
         workflow.metadata, other.metadata = EVERYTHING, None
 
@@ -158,7 +158,7 @@ class TestOnEveryColumn:
         assert read(other) is None
 
     @every_column
-    def test_what_an_older_installation_wrote_is_read(self, column_type: str) -> None:
+    def test_values_written_by_an_older_version_are_read(self, column_type: str) -> None:
         workflow = row({})
         for text, value in (
             ('{"a": [1, 2.5, null], "b": "\\u00e9"}', {"a": [1, 2.5, None], "b": "é"}),
@@ -173,7 +173,7 @@ class TestOnEveryColumn:
 @pytest.mark.django_db
 @pytest.mark.parametrize("column_type", ["varchar(5000)"], indirect=True)
 @pytest.mark.parametrize("text", ["", "{'a': 1}", "not json"])
-def test_text_that_is_no_json_is_met_by_its_user(column_type: str, text: str) -> None:
+def test_invalid_json_raises_only_when_it_is_used(column_type: str, text: str) -> None:
     workflow = row({})
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE {columns.WORKFLOW_TABLE} SET metadata = %s", [text])
@@ -193,7 +193,7 @@ def test_text_that_is_no_json_is_met_by_its_user(column_type: str, text: str) ->
 class TestOnOurColumn:
     @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
     @given(value=VALUES)
-    def test_what_is_written_comes_back(self, value: Any) -> None:
+    def test_written_values_are_read_back(self, value: Any) -> None:
         workflow = row(value)
 
         assert same(read(workflow), value)
@@ -202,18 +202,18 @@ class TestOnOurColumn:
 
     @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
     @given(value=st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20))
-    def test_floats_come_back_to_the_last_bit(self, value: list[float]) -> None:
+    def test_floats_are_read_back_to_the_last_bit(self, value: list[float]) -> None:
         workflow = row(value)
 
         assert list(map(repr, read(workflow))) == list(map(repr, value))
 
         Workflow._base_manager.filter(pk=workflow.pk)._raw_delete(DEFAULT_DB_ALIAS)
 
-    def test_the_deepest_value_is_held(self) -> None:
+    def test_the_deepest_allowed_value_is_stored(self) -> None:
         deepest = {"a": nested(MAX_DEPTH - 1, lambda value: [value])}
         assert read(row(deepest)) == deepest
 
-    def test_the_longest_key_is_held(self) -> None:
+    def test_the_longest_allowed_key_is_stored(self) -> None:
         value = {"é" * (MAX_KEY_BYTES // 2): 1}
         assert read(row(value)) == value
 
@@ -222,13 +222,13 @@ class TestOnOurColumn:
         [float("nan"), {"a": float("inf")}, {1: 2}, "\0", ["\ud800"], 2**63, object(), nested(101, lambda v: [v])],
         ids=lambda value: repr(value)[:30].partition(" at 0x")[0],
     )  # fmt: skip
-    def test_what_one_database_cannot_hold_is_refused_by_all(self, value: Any) -> None:
+    def test_a_value_that_one_database_cannot_store_is_refused_on_all(self, value: Any) -> None:
         with pytest.raises(PayloadError, match=r"^metadata"):
             row(value)
         with pytest.raises(ValidationError, match="metadata"):
             Workflow._meta.get_field("metadata").clean(value, None)
 
-    def test_keys_can_be_looked_up_where_they_are_plain(self) -> None:
+    def test_plain_keys_can_be_looked_up(self) -> None:
         workflow = row({"colour": "red", "n": 3})
         row({"colour": "blue"})
 
@@ -289,13 +289,13 @@ class TestForms:
     @pytest.mark.parametrize(
         "text", ["{", '{"$decimal": "much"}', '{"$unknown": 1}', "NaN", '{"a": "\\u0000"}']
     )
-    def test_what_cannot_be_stored_is_an_error_of_the_form(self, form_class: Any, text: str) -> None:
+    def test_a_value_that_cannot_be_stored_is_a_form_error(self, form_class: Any, text: str) -> None:
         form = form_class({"metadata": text})
 
         assert list(form.errors) == ["metadata"]
         assert form["metadata"].value() in (text, json.dumps(json.loads(text)) if text != "{" else text)
 
-    def test_an_empty_field_is_nothing(self, form_class: Any) -> None:
+    def test_an_empty_field_is_none(self, form_class: Any) -> None:
         form = form_class({"metadata": ""})
         assert form.is_valid()
         assert form.cleaned_data["metadata"] is None

@@ -77,7 +77,7 @@ def test_the_column_is_utc(use_tz: bool) -> None:
     assert stored() == MOMENTS
 
 
-def test_values_come_back_as_the_same_moment(use_tz: bool) -> None:
+def test_values_are_read_back_as_the_same_moment(use_tz: bool) -> None:
     for moment in MOMENTS:
         row(moment)
 
@@ -89,7 +89,7 @@ def test_values_come_back_as_the_same_moment(use_tz: bool) -> None:
             assert (value, value.fold) == (local(moment), local(moment).fold)
 
 
-def test_what_was_read_is_written_as_the_same_moment(use_tz: bool) -> None:
+def test_a_value_that_was_read_is_written_as_the_same_moment(use_tz: bool) -> None:
     for moment in MOMENTS:
         row(moment)
 
@@ -115,7 +115,7 @@ def test_filters_compare_moments(use_tz: bool) -> None:
             assert Workflow.objects.filter(created_at__range=(MOMENTS[0], value)).count() == place
 
 
-def test_the_order_is_that_of_moments(use_tz: bool) -> None:
+def test_rows_are_ordered_by_moment(use_tz: bool) -> None:
     for moment in reversed(MOMENTS):
         row(moment)
 
@@ -123,7 +123,7 @@ def test_the_order_is_that_of_moments(use_tz: bool) -> None:
     assert [clock.utc(value) for value in found] == MOMENTS
 
 
-def test_aggregates_and_expressions_give_moments(use_tz: bool) -> None:
+def test_aggregates_and_expressions_return_moments(use_tz: bool) -> None:
     for moment in AUTUMN:
         row(moment)
 
@@ -140,7 +140,7 @@ def test_aggregates_and_expressions_give_moments(use_tz: bool) -> None:
     assert stored() == [moment + timedelta(hours=1) for moment in AUTUMN]
 
 
-def test_elapsed_time_crosses_a_clock_change(use_tz: bool) -> None:
+def test_elapsed_time_is_correct_across_a_clock_change(use_tz: bool) -> None:
     """A wait of 24 hours that begins on the day before is over after 24 hours, not 23 or 25."""
     for eve in (datetime(2024, 10, 26, 12, tzinfo=UTC), datetime(2024, 3, 30, 12, tzinfo=UTC)):
         workflow = row(eve + timedelta(hours=24))
@@ -150,7 +150,7 @@ def test_elapsed_time_crosses_a_clock_change(use_tz: bool) -> None:
         assert mine.filter(created_at__lte=eve + timedelta(hours=24)).exists()
 
 
-def test_nothing_and_text_and_dates(use_tz: bool) -> None:
+def test_none_text_and_dates_are_handled(use_tz: bool) -> None:
     row(MOMENTS[0])
 
     assert Workflow.objects.get().started_at is None
