@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
@@ -102,38 +103,33 @@ class Celery(Dispatcher):
 
     def check(self) -> list[checks.CheckMessage]:
         """Report a missing app, eager tasks, and a lookahead too long for the broker's visibility timeout."""
-        found: list[checks.CheckMessage] = []
+        return list(self._problems())
+
+    def _problems(self) -> Iterator[checks.CheckMessage]:
         app, conf = self.task.app, self.task.app.conf
         if app.main == "default" and not app.set_as_current:
             # Celery's fallback where the project has made no app.
-            found.append(
-                checks.Error(
-                    "This process has no Celery app: messages would go to Celery's default broker, and no "
-                    "worker of the project would see them.",
-                    hint="Import the app in the project's __init__.py, as Celery's guide for Django says.",
-                    id="geneva_drive.E075",
-                )
+            yield checks.Error(
+                "This process has no Celery app: messages would go to Celery's default broker, and no worker of "
+                "the project would see them.",
+                hint="Import the app in the project's __init__.py, as Celery's guide for Django says.",
+                id="geneva_drive.E075",
             )
         if conf.task_always_eager:
-            found.append(
-                checks.Warning(
-                    "Celery's task_always_eager is on: steps run in the process that commits them, and waits "
-                    "are not kept.",
-                    hint="For tests use 'geneva_drive.dispatchers.Immediate' or geneva_drive.testing.",
-                    id="geneva_drive.W073",
-                )
+            yield checks.Warning(
+                "Celery's task_always_eager is on: steps run in the process that commits them, and waits are "
+                "ignored.",
+                hint="For tests use 'geneva_drive.dispatchers.Immediate' or geneva_drive.testing.",
+                id="geneva_drive.W073",
             )
         visible = (conf.broker_transport_options or {}).get("visibility_timeout")
         if self._lookahead is None or (visible is not None and self._lookahead.total_seconds() > visible / 2):
-            found.append(
-                checks.Warning(
-                    "The Celery dispatcher's lookahead is longer than half of the broker's visibility timeout: "
-                    "waiting messages are delivered more than once. They change nothing, but they cost.",
-                    hint="Leave the option 'lookahead' at two minutes, or raise visibility_timeout.",
-                    id="geneva_drive.W074",
-                )
+            yield checks.Warning(
+                "The Celery dispatcher's lookahead is longer than half of the broker's visibility timeout: "
+                "waiting messages are delivered more than once, which is harmless but costs traffic.",
+                hint="Leave the option 'lookahead' at two minutes, or raise visibility_timeout.",
+                id="geneva_drive.W074",
             )
-        return found
 
     def health(self) -> list[str]:
         """Report a broker that does not answer."""

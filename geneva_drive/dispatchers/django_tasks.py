@@ -76,28 +76,25 @@ class DjangoTasks(Dispatcher):
 
     def check(self) -> list[checks.CheckMessage]:
         """Report queues that the backend does not declare, and a backend that waits for the commit itself."""
-        found: list[checks.CheckMessage] = []
+        return list(self._problems())
+
+    def _problems(self) -> Iterator[checks.CheckMessage]:
         # An empty list of queues allows all of them.
         declared = self.backend.queues
         missing = sorted({self.queue_for(queue) for queue in _queues()} - set(declared)) if declared else []
         if missing:
-            found.append(
-                checks.Error(
-                    f"Steps use queues that TASKS[{self.alias!r}] does not declare: {', '.join(missing)}.",
-                    hint=f"Add them to TASKS[{self.alias!r}]['QUEUES'], or map them to others with the "
-                    "dispatcher's option 'queues'.",
-                    id="geneva_drive.E071",
-                )
+            yield checks.Error(
+                f"Steps use queues that TASKS[{self.alias!r}] does not declare: {', '.join(missing)}.",
+                hint=f"Add them to TASKS[{self.alias!r}]['QUEUES'], or map them to others with the dispatcher's "
+                "option 'queues'.",
+                id="geneva_drive.E071",
             )
         if self._waits_itself():
-            found.append(
-                checks.Warning(
-                    f"TASKS[{self.alias!r}] enqueues each task after the commit, which geneva_drive does already.",
-                    hint="Set 'ENQUEUE_ON_COMMIT': False, or use django-tasks 0.12 or newer.",
-                    id="geneva_drive.W072",
-                )
+            yield checks.Warning(
+                f"TASKS[{self.alias!r}] enqueues each task after the commit, which geneva_drive does already.",
+                hint="Set 'ENQUEUE_ON_COMMIT': False, or use django-tasks 0.12 or newer.",
+                id="geneva_drive.W072",
             )
-        return found
 
 
 def _queues() -> Iterator[str]:

@@ -6,12 +6,12 @@ It starts the process's heartbeat, records the process on what it runs, and look
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -122,8 +122,10 @@ class DispatchedRunner(ProcessRunner):
     def __init__(self, heartbeat: Heartbeat | None, is_stopping: Callable[[], bool] = lambda: False) -> None:
         super().__init__(heartbeat, is_stopping)
         self.has_begun = False
-        allowed = _inline_continuation_for()
-        self._until = None if allowed is None else time.monotonic() + allowed.total_seconds()
+        self._until: float | None = None
+        with contextlib.suppress(DispatcherError):
+            limit = getattr(dispatch.configured_dispatcher(), "inline_continuation_for", None)
+            self._until = None if limit is None else time.monotonic() + limit.total_seconds()
 
     def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
         if self._until is not None and time.monotonic() >= self._until:
@@ -145,12 +147,3 @@ def _heartbeat(using: str, kind: str) -> Heartbeat | None:
 
 
 atexit.register(heartbeats.stop_all)
-
-
-def _inline_continuation_for() -> timedelta | None:
-    try:
-        dispatcher = dispatch.configured_dispatcher()
-    except DispatcherError:
-        return None
-    found: timedelta | None = getattr(dispatcher, "inline_continuation_for", None)
-    return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from django.core.exceptions import FieldDoesNotExist
@@ -214,9 +216,9 @@ class Pages(Generic[M]):
             # One more than a page, which saves a query at the end.
             found = list(ordered.filter(self._after(values))[: self.size + 1])
             has_more = len(found) > self.size
-            rows = _without_duplicates(
-                (tuple(key.of(row) for key in self.keys), row) for row in found[: self.size]
-            )
+            keyed = ((tuple(key.of(row) for key in self.keys), row) for row in found[: self.size])
+            # A join may return a row more than once; in this order they are adjacent.
+            rows = [next(same) for _, same in groupby(keyed, itemgetter(0))]
             for number, (key, row) in enumerate(rows, start=1):
                 yield row, self._cursor(key), number == len(rows) and not has_more
             if not has_more:
@@ -300,15 +302,6 @@ def _problem(queryset: Any) -> str | None:
     if query.distinct_fields:
         return "the queryset is distinct() on some columns. Use distinct() without names."
     return None
-
-
-def _without_duplicates(rows: Iterator[tuple[Any, M]]) -> list[tuple[Any, M]]:
-    """Drop rows that a join returned more than once; in this order they are adjacent."""
-    kept: list[tuple[Any, M]] = []
-    for key, row in rows:
-        if not kept or kept[-1][0] != key:
-            kept.append((key, row))
-    return kept
 
 
 def _plain(value: Any) -> Any:

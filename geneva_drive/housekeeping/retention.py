@@ -22,7 +22,7 @@ from geneva_drive.models.querysets import WorkflowQuerySet
 from geneva_drive.models.records import OperatorAction, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
-from geneva_drive.states import ENDED, ExecutionState
+from geneva_drive.states import ENDED
 
 logger = logging.getLogger("geneva_drive.housekeeping")
 
@@ -97,9 +97,7 @@ def _delete(using: str, keys: list[Any]) -> Counts:
         rows = rows.select_for_update(skip_locked=features.has_select_for_update_skip_locked)
     locked = set(rows.values_list("pk", flat=True))
     # A canceled workflow's step may still be running, and writes to its rows when it ends.
-    running = StepExecution.objects.using(using).filter(
-        workflow_id__in=locked, state=ExecutionState.IN_PROGRESS
-    )
+    running = StepExecution.objects.using(using).in_progress().filter(workflow_id__in=locked)
     locked -= set(running.values_list("workflow_id", flat=True))
     executions, _ = StepExecution.objects.using(using).filter(workflow_id__in=locked).delete()
     signals, _ = Signal.objects.using(using).filter(workflow_id__in=locked).delete()
@@ -112,9 +110,5 @@ def _delete(using: str, keys: list[Any]) -> Counts:
     collector = Collector(using=using)
     collector.collect(workflows)
     _, by_model = collector.delete()
-    return Counts(
-        workflows=by_model.get("geneva_drive.Workflow", 0),
-        executions=executions,
-        signals=signals,
-        operator_actions=actions,
-    )
+    count = by_model.get("geneva_drive.Workflow", 0)
+    return Counts(workflows=count, executions=executions, signals=signals, operator_actions=actions)

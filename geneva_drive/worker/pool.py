@@ -160,21 +160,18 @@ class Pool:
         """Release what no thread has started, and wait until the running steps have finished."""
         with contextlib.suppress(queue.Empty):
             while claimed := self._todo.get_nowait():
-                self._release(claimed)
+                try:
+                    release(claimed)
+                except Exception:
+                    # Recovery will find it. The running steps still have to be waited for.
+                    extra = about(claimed.as_claimed(), claimed.execution)
+                    logger.exception("Execution %s could not be released.", claimed.execution.pk, extra=extra)
+                self._heartbeat.untrack(claimed.token)
         for _ in self._threads:
             self._todo.put(None)
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
-
-    def _release(self, claimed: ClaimedExecution) -> None:
-        try:
-            release(claimed)
-        except Exception:
-            # Recovery will find it. The running steps still have to be waited for.
-            extra = about(claimed.as_claimed(), claimed.execution)
-            logger.exception("Execution %s could not be released.", claimed.execution.pk, extra=extra)
-        self._heartbeat.untrack(claimed.token)
 
     def _run(self) -> None:
         used = time.monotonic()
