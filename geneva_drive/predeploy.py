@@ -24,24 +24,13 @@ __all__ = ["Effect", "Predeploy", "look_ahead"]
 
 @dataclass(frozen=True)
 class Effect:
-    """What would happen to some workflows of one type.
+    """What would happen to some workflows of one type."""
 
-    Attributes
-    ----------
-    kind
-        "undeclared", "deferred", "repeated", "skipped" or "deletable".
-    step
-        None if it concerns the whole class.
-    workflows
-        The number of workflows that it concerns.
-    message, hint
-        Whole sentences.
-    """
-
-    kind: str
+    kind: str  # "undeclared", "deferred", "repeated", "skipped" or "deletable"
     type: str
-    step: str | None
-    workflows: int
+    step: str | None  # none if it concerns the whole class
+    workflows: int  # the number of workflows that it concerns
+    # Both: whole sentences.
     message: str
     hint: str = ""
 

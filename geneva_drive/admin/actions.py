@@ -21,27 +21,16 @@ from geneva_drive.workflows import perform
 
 @dataclass(frozen=True)
 class Action:
-    """Something that an operator can do.
-
-    Attributes
-    ----------
-    permission
-        Codename in the app ``geneva_drive``.
-    explains
-        What will happen, for the page that asks.
-    asks
-        Whether a workflow's own page asks before it is done. For many workflows it is always asked.
-    destructive
-        Whether work may be lost by it; then a reason is required.
-    """
+    """Something that an operator can do."""
 
     name: str
-    permission: str
+    permission: str  # codename in the app ``geneva_drive``
     title: Any
-    explains: Any
+    explains: Any  # what will happen, for the page that asks
     form: type[ReasonForm] = ReasonForm
+    # Whether a workflow's own page asks before it is done. For many workflows it is always asked.
     asks: bool = True
-    destructive: bool = False
+    destructive: bool = False  # whether work may be lost by it; then a reason is required
 
     @property
     def verb(self) -> str:

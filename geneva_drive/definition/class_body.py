@@ -13,25 +13,13 @@ from geneva_drive.definition.validation import MISSING, Blueprint, Declared, Pla
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A name that a class body declares.
-
-    Attributes
-    ----------
-    declared
-        What the decorator left, or the value of ``exception_policies``.
-    series
-        The attribute of the series that it belongs to, or None.
-    wait
-        For a member of a series, its wait.
-    follows
-        For a member of a series, the member before it.
-    """
+    """A name that a class body declares."""
 
     name: str
-    declared: Any
-    series: str | None = None
-    wait: timedelta | None = None
-    follows: str | None = None
+    declared: Any  # what the decorator left, or the value of ``exception_policies``
+    series: str | None = None  # the attribute of the series that it belongs to, or None
+    wait: timedelta | None = None  # for a member of a series, its wait
+    follows: str | None = None  # for a member of a series, the member before it
 
     @property
     def is_policies(self) -> bool:

@@ -25,41 +25,24 @@ LONGEST_STEP_NAME: Final = 150
 
 @dataclass(frozen=True, slots=True)
 class ClassDefinition:
-    """What the author of a workflow class wrote, checked.
+    """What the author of a workflow class wrote, checked."""
 
-    Attributes
-    ----------
-    label
-        ``app_label.ClassName``, which rows store as their type.
-    hero_model
-        ``app_label.ModelName`` or the model; None for any.
-    former_types
-        Labels that the class had before. Not inherited.
-    is_abstract
-        The class only shares steps and cannot be started.
-    is_base
-        The class is ``Workflow`` itself.
-    hooks
-        The names of the overridden hooks: ``before_step``, ``after_step``, ``around_step``.
-    policies
-        The policies for exceptions in any step, in the order of declaration, those of base classes first.
-    own_job_options
-        The job options of the class and its mixins, or None if they give none.
-    declared
-        The declarations of this class body alone, from which the steps of subclasses are made.
-    """
-
-    label: str
+    label: str  # ``app_label.ClassName``, which rows store as their type
     steps: StepCollection = field(default_factory=StepCollection)
     cancel_conditions: tuple[Condition, ...] = ()
-    hero_model: Any = None
+    hero_model: Any = None  # ``app_label.ModelName`` or the model; None for any
+    # Labels that the class had before. Not inherited.
     former_types: tuple[str, ...] = ()
     may_proceed_without_hero: bool = False
-    is_abstract: bool = False
-    is_base: bool = False
+    is_abstract: bool = False  # the class only shares steps and cannot be started
+    is_base: bool = False  # the class is ``Workflow`` itself
+    # The names of the overridden hooks: ``before_step``, ``after_step``, ``around_step``.
     hooks: frozenset[str] = frozenset()
+    # The policies for exceptions in any step, in the order of declaration, those of base classes first.
     policies: tuple[Policy, ...] = ()
+    # The job options of the class and its mixins, or None if they give none.
     own_job_options: Mapping[str, Any] | None = None
+    # The declarations of this class body alone, from which the steps of subclasses are made.
     declared: tuple[Declaration, ...] = ()
 
     @property

@@ -23,30 +23,14 @@ class StepDefinition:
 
     A field with the name of an option holds its checked value: see `options.STEP_OPTIONS`. None means that the
     option was not given.
-
-    Attributes
-    ----------
-    name
-        As rows store it.
-    function
-        The attribute of the workflow to call. It is looked up on the instance, so that a subclass may
-        redefine the plain method and keep the options. None for a gravestone.
-    skip_if
-        Also holds ``run_if``, negated.
-    options
-        The job options among the options, for `options.merge`.
-    policies
-        The checked ``on_exception``, in order.
-    removed
-        Whether it is a gravestone.
-    resumable
-        Whether the body receives an iteration with a cursor.
     """
 
-    name: str
+    name: str  # as rows store it
+    # The attribute of the workflow to call. It is looked up on the instance, so that a subclass may
+    # redefine the plain method and keep the options. None for a gravestone.
     function: str | None = None
     wait: timedelta = timedelta(0)
-    skip_if: Condition | None = None
+    skip_if: Condition | None = None  # also holds ``run_if``, negated
     wait_for: Matcher | None = field(default=None, hash=False)
     timeout: timedelta | None = None
     on_timeout: OnTimeout | None = None
@@ -54,12 +38,13 @@ class StepDefinition:
     formerly: tuple[str, ...] = ()
     queue: str | None = None
     priority: int | None = None
+    # The job options among the options, for `options.merge`.
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     on_crash: OnCrash | None = None
-    policies: tuple[Policy, ...] = ()
-    removed: bool = False
+    policies: tuple[Policy, ...] = ()  # the checked ``on_exception``, in order
+    removed: bool = False  # whether it is a gravestone
     is_async: bool = False
-    resumable: bool = False
+    resumable: bool = False  # whether the body receives an iteration with a cursor
     max_iterations: int | None = None
     max_runtime: timedelta | None = None
     checkpoint_every: int | timedelta = 1

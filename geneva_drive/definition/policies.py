@@ -220,30 +220,18 @@ def on_exception(*matching: Any, **options: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A checked policy.
+    """A checked policy."""
 
-    Attributes
-    ----------
-    action
-        None if a handler decides.
-    matchers
-        Exception classes, dotted names, objects with ``matches(error)``. Empty: everything.
-    cap
-        The most reattempts in a row. None: no limit.
-    handler
-        A method's name or a callable of the workflow and the error.
-    name
-        The action or the handler's name, for records.
-    """
-
-    action: PolicyAction | None = None
+    action: PolicyAction | None = None  # none if a handler decides
+    # Exception classes, dotted names, objects with ``matches(error)``. Empty: everything.
     matchers: tuple[Any, ...] = ()
     wait: Wait = timedelta(0)
+    # The most reattempts in a row. None: no limit.
     cap: int | None = DEFAULT_MAX_REATTEMPTS
     terminal_action: PolicyAction = PolicyAction.PAUSE
     report: Report = Report.ALWAYS
-    handler: Any = None
-    name: str = ""
+    handler: Any = None  # a method's name or a callable of the workflow and the error
+    name: str = ""  # the action or the handler's name, for records
 
     @property
     def is_blanket(self) -> bool:

@@ -28,20 +28,12 @@ from geneva_drive.definition.validation import (
 
 @dataclass(eq=False, repr=False)
 class DeclaredStep(Declared):
-    """A step or a gravestone in a class body, as it was written.
-
-    Attributes
-    ----------
-    waits
-        The ``waits`` of a series, else MISSING.
-    arguments
-        Positional arguments that should not have been given.
-    """
+    """A step or a gravestone in a class body, as it was written."""
 
     options: dict[str, Any]
     _: KW_ONLY
-    arguments: tuple[Any, ...] = ()
-    waits: Any = MISSING
+    arguments: tuple[Any, ...] = ()  # positional arguments that should not have been given
+    waits: Any = MISSING  # the ``waits`` of a series, else MISSING
     removed: bool = False
     resumable: bool = False
 

@@ -77,18 +77,10 @@ class Place:
 
 @dataclass(eq=False, repr=False)
 class Declared:
-    """What a decorator of this package leaves in a class body until the class is made.
+    """What a decorator of this package leaves in a class body until the class is made."""
 
-    Attributes
-    ----------
-    function
-        What was decorated, or MISSING.
-    location
-        Where it was written.
-    """
-
-    function: Any
-    location: Location
+    function: Any  # what was decorated, or MISSING
+    location: Location  # where it was written
 
     kind: ClassVar[str] = "attribute"
     """What error messages call it."""

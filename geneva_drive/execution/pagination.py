@@ -17,29 +17,18 @@ from geneva_drive.exceptions import InvalidStateError
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One part of an order.
+    """One part of an order."""
 
-    Attributes
-    ----------
-    written
-        As the project may have written it, for messages.
-    name
-        The value's name in look-ups and on a row.
-    expression
-        What to annotate the rows with, under that name; None for a column that is loaded anyway.
-    nullable, nulls_last
-        Whether there may be nulls, and where they come.
-    says_nulls
-        Whether the project said where nulls come. Otherwise the SQL does not say it either, since a database
-        would not use an index then.
-    """
-
-    written: str
-    name: str
+    written: str  # as the project may have written it, for messages
+    name: str  # the value's name in look-ups and on a row
     descending: bool = False
+    # What to annotate the rows with, under that name; None for a column that is loaded anyway.
     expression: Any = None
+    # Both: whether there may be nulls, and where they come.
     nullable: bool = False
     nulls_last: bool = False
+    # Whether the project said where nulls come. Otherwise the SQL does not say it either, since a
+    # database would not use an index then.
     says_nulls: bool = False
 
     def of(self, row: Model) -> Any:

@@ -22,24 +22,14 @@ from geneva_drive.states import ONGOING, ExecutionState, WorkflowState
 
 @dataclass(frozen=True)
 class Rule:
-    """When a verb is allowed.
+    """When a verb is allowed."""
 
-    Attributes
-    ----------
-    states
-        Of the workflow.
-    reason
-        Why it is refused in any other state, for people.
-    cannot
-        For a verb that needs the step where the workflow stands to be declared: what cannot be done otherwise.
-    needs_scheduled
-        Whether it acts on a scheduled execution; a waiting one will not do.
-    """
-
-    states: tuple[WorkflowState, ...]
-    reason: Any
+    states: tuple[WorkflowState, ...]  # of the workflow
+    reason: Any  # why it is refused in any other state, for people
+    # For a verb that needs the step where the workflow stands to be declared: what cannot be done
+    # otherwise.
     cannot: str = ""
-    needs_scheduled: bool = False
+    needs_scheduled: bool = False  # whether it acts on a scheduled execution; a waiting one will not do
 
 
 _READY, _PERFORMING, _PAUSED = WorkflowState.READY, WorkflowState.PERFORMING, WorkflowState.PAUSED

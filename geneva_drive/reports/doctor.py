@@ -37,22 +37,12 @@ _SKEW = timedelta(seconds=5)
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes
-    ----------
-    level
-        "ok", "note", "warning" or "error".
-    subject
-        What was checked, in a word or two.
-    hint
-        What to do about it.
-    """
-
-    level: str
-    subject: str
+    level: str  # "ok", "note", "warning" or "error"
+    subject: str  # what was checked, in a word or two
     message: str
-    hint: str = ""
+    hint: str = ""  # what to do about it
 
 
 def examine(using: str | None = None) -> list[Finding]:

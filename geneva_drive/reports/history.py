@@ -130,40 +130,25 @@ def _age(execution: StepExecution) -> Any:
 
 @dataclass(frozen=True)
 class TimelineStep:
-    """A step of the class, or an undeclared step that rows name.
-
-    Attributes
-    ----------
-    status
-        "done", "skipped", "failed", "canceled", "current" (where the workflow is), "to come", "gravestone" or
-        "undeclared".
-    former_name
-        The older name in the rows, if the step was renamed.
-    attempts
-        Its executions, oldest first.
-    """
+    """A step of the class, or an undeclared step that rows name."""
 
     name: str
+    # "done", "skipped", "failed", "canceled", "current" (where the workflow is), "to come",
+    # "gravestone" or "undeclared".
     status: str
-    former_name: str | None = None
-    attempts: list[StepExecution] = field(default_factory=list)
+    former_name: str | None = None  # the older name in the rows, if the step was renamed
+    attempts: list[StepExecution] = field(default_factory=list)  # its executions, oldest first
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Steps in the order of the class; attempts and operator actions by time, oldest first.
-
-    Attributes
-    ----------
-    is_cut
-        Whether earlier attempts or actions were left out.
-    """
+    """Steps in the order of the class; attempts and operator actions by time, oldest first."""
 
     workflow: Workflow
     steps: list[TimelineStep]
     attempts: list[StepExecution]
     actions: list[OperatorAction]
-    is_cut: bool = False
+    is_cut: bool = False  # whether earlier attempts or actions were left out
 
     @property
     def active(self) -> StepExecution | None:

@@ -98,49 +98,24 @@ _NOTHING: tuple[object, ...] = (None, False, (), "")
 
 @dataclass(frozen=True)
 class Selection:
-    """Conditions that must all hold; None, False and empty values select nothing in particular.
-
-    Attributes
-    ----------
-    step
-        Where the workflow is.
-    tried
-        A step that it has an execution of, in any state.
-    hero
-        ``app.model:key``, or a key of any model.
-    error
-        Class of the latest error of a paused workflow, with or without its module.
-    queue
-        Of the active execution.
-    overdue
-        Ready, and overdue by more than this.
-    waiting_longer
-        Waiting for a signal for longer than this.
-    undeclared
-        Its class or step is not declared in this code.
-    created_after, created_before, moved_after
-        Aware moments; "moved" is when it was last finished, canceled or paused.
-    search
-        An id, a hero's key, a hero's model, or ``app.model:key``.
-    up_to
-        No key above this one, which leaves out workflows that are added later.
-    """
+    """Conditions that must all hold; None, False and empty values select nothing in particular."""
 
     type: str | None = None
     states: tuple[str, ...] = ()
-    step: str | None = None
-    tried: str | None = None
-    hero: str | None = None
-    error: str | None = None
-    queue: str | None = None
-    overdue: timedelta | None = None
-    waiting_longer: timedelta | None = None
-    undeclared: bool = False
+    step: str | None = None  # where the workflow is
+    tried: str | None = None  # a step that it has an execution of, in any state
+    hero: str | None = None  # ``app.model:key``, or a key of any model
+    error: str | None = None  # class of the latest error of a paused workflow, with or without its module
+    queue: str | None = None  # of the active execution
+    overdue: timedelta | None = None  # ready, and overdue by more than this
+    waiting_longer: timedelta | None = None  # waiting for a signal for longer than this
+    undeclared: bool = False  # its class or step is not declared in this code
+    # Aware moments; "moved" is when it was last finished, canceled or paused.
     created_after: datetime | None = None
     created_before: datetime | None = None
     moved_after: datetime | None = None
-    search: str = ""
-    up_to: Any = None
+    search: str = ""  # an id, a hero's key, a hero's model, or ``app.model:key``
+    up_to: Any = None  # no key above this one, which leaves out workflows that are added later
 
     def __bool__(self) -> bool:
         return bool(self.as_dict())
