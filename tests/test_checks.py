@@ -111,7 +111,7 @@ class TestSettings:
 class TestRelations:
     @pytest.fixture
     def installed(self) -> Iterator[None]:
-        """An app to which a test may add models."""
+        """An app to which a test can add models."""
         with modify_settings(INSTALLED_APPS={"append": ["tests.columnsapp"]}):
             before = set(apps.all_models["columnsapp"])
             yield

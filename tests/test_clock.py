@@ -40,7 +40,7 @@ def test_it_is_the_time_of_the_database() -> None:
     before = _database_time()
     now = clock.now()
     after = _database_time()
-    # Half a round trip, on a machine that may be busy.
+    # Half a round trip on a possibly busy machine.
     slack = timedelta(seconds=5)
     assert before - slack <= now <= after + slack
     assert now.tzinfo is UTC
@@ -53,14 +53,14 @@ def test_it_advances_inside_a_transaction() -> None:
         first = clock.now()
         time.sleep(0.5)
         clock.reset()
-        # The transaction's own time would still be that of its begin.
+        # The transaction's own time would still be that of its start.
         assert clock.now() > first
 
 
 @pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="on SQLite the host's clock is the database's")
 @pytest.mark.django_db
 def test_the_hosts_wall_clock_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a host that is ten minutes ahead, before and after measuring."""
+    """The host is ten minutes ahead, before or after the measurement."""
     before = clock.now()
 
     class Ahead(datetime):
@@ -121,7 +121,7 @@ def test_aware_and_naive_values_become_utc(settings: Any) -> None:
 
 @pytest.mark.parametrize("zoned", [True, False])
 def test_the_repeated_hour_stays_two_hours(settings: Any, zoned: bool) -> None:
-    """Given the night in which clocks go back, moments of both hours survive the way through a field."""
+    """In the night in which clocks go back, moments of both hours survive a round trip through a field."""
     settings.TIME_ZONE = "Europe/Amsterdam"
     settings.USE_TZ = zoned
     first = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)

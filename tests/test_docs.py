@@ -55,7 +55,7 @@ def _ids(page: Page) -> str:
 def quickstarted(
     django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A project as it is after the quickstart, made once, with its database."""
+    """Create the project of the quickstart once, with its database."""
     folder = tmp_path_factory.mktemp("quickstarted")
     with django_db_blocker.unblock(), fresh_database("docs", folder) as database:
         Project(folder, database).begin_with_the_quickstart()
@@ -69,7 +69,7 @@ def project(
     django_db_blocker: DjangoDbBlocker,
     quickstarted: tuple[Path, dict[str, Any]],
 ) -> Iterator[Project]:
-    """The project of a page, as it is before the first block."""
+    """Return the project of a page as it is before the first block."""
     folder = tmp_path / "project"
     if page.begins_with == "the quickstart":
         template, template_database = quickstarted
@@ -101,7 +101,7 @@ def _copy(database: dict[str, Any], folder: Path) -> AbstractContextManager[dict
     return fresh_database("page", folder, template=database)
 
 
-# Some twenty processes, each of which sets up Django and many of which make tables.
+# About twenty processes, each of which sets up Django; many create tables.
 @pytest.mark.timeout(900)
 @pytest.mark.only_on("sqlite", "postgresql", reason="a page says the same on every database, and takes long")
 @pytest.mark.once(reason="the code of a page is the same, and takes long")

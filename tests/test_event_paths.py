@@ -1,4 +1,4 @@
-"""What is told to receivers on the less trodden paths: failures, recovery, operators, many at once."""
+"""Events on less common paths: failures, recovery, operator actions, start_many."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Heard = list[tuple[Any, ...]]
 
 
 class ToldOnPaths(Workflow):
-    """Two steps; what the first does is up to the test."""
+    """Two steps; the test decides what the first does."""
 
     may_proceed_without_hero = True
     exception_policies: ClassVar[list[Any]] = [ExceptionPolicy("reattempt", matching=OSError)]
@@ -53,7 +53,7 @@ class ToldOnPaths(Workflow):
 
 @contextmanager
 def listening(*names: str) -> Iterator[Heard]:
-    """Note what is sent: the signal's name and its arguments, rows as what identifies them."""
+    """Record what is sent: the signal's name and its arguments, with rows replaced by their keys."""
     heard: Heard = []
 
     def receiver(name: str) -> Callable[..., None]:
@@ -95,14 +95,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def run(workflow: Workflow, *, inline_continuation: bool) -> None:
-    """As a dispatcher would: each execution that is scheduled, until there is none."""
+    """Run each scheduled execution, as a dispatcher would, until there is none."""
     while (row := workflow.executions.filter(state="scheduled", on_hold=False).first()) is not None:
         execute(row.pk, using=workflow._state.db, runner=Runner(inline_continuation=inline_continuation))
 
 
 @pytest.mark.parametrize("inline_continuation", [False, True])
 def test_the_same_events_are_sent_without_receivers_of_transitions(inline_continuation: bool) -> None:
-    """Without such a receiver PostgreSQL may begin and end steps in one statement each."""
+    """Without such a receiver, PostgreSQL can start and end steps in one statement each."""
     with listening("precondition_checked", "step_performed", "execution_finalized") as heard:
         run(ToldOnPaths.start(), inline_continuation=inline_continuation)
 

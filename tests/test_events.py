@@ -1,4 +1,4 @@
-"""Django signals: what is told, when, and that a receiver breaks nothing."""
+"""Django signals: what is sent and when, and that a receiver breaks nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Told(Free):
 
 @contextmanager
 def heard(*signals: Signal) -> Iterator[list[dict[str, Any]]]:
-    """What is told within the block, in order; each with its signal and whether a transaction was open."""
+    """Record the events sent in the block, in order, each with its signal and whether a transaction was open."""
     told: list[dict[str, Any]] = []
 
     def receiver(signal: Signal, **given: Any) -> None:
@@ -88,7 +88,7 @@ def test_every_state_change_sends_an_event(inline_continuation: bool) -> None:
             run(workflow, inline_continuation=inline_continuation)
 
     moves = [(each["before"], each["after"]) for each in told]
-    # Each begins where the one before ended.
+    # Each starts where the one before ended.
     assert all(before[1] == after[0] for before, after in pairwise(moves))
     assert (moves[0], moves[-1][1]) == (("ready", "performing"), "finished")
     assert moves.count(("ready", "performing")) == 2
@@ -238,7 +238,7 @@ def test_an_error_in_a_receiver_breaks_nothing(number: int, inline_continuation:
 
 
 def test_a_receiver_can_move_the_workflow() -> None:
-    """It stands outside of every lock."""
+    """Runs outside of every lock."""
 
     def receiver(workflow: Workflow, execution: Any, **_: Any) -> None:
         if execution.step_name == "one":

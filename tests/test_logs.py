@@ -1,4 +1,4 @@
-"""Every record about a workflow says which one it is about, in the same fields."""
+"""Every log record about a workflow identifies it in the same fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference and the code say the same."""
+"""The reference pages match the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _page(name: str) -> str:
 
 
 def _rows(text: str) -> dict[str, list[str]]:
-    """The rows of all tables whose first cell is one name in code; by that name, the other cells."""
+    """Return the other cells of each table row whose first cell is one name in code, by that name."""
     found = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -88,7 +88,7 @@ def test_the_page_of_commands_has_every_option_of_each(name: str) -> None:
 def test_the_page_of_the_api_has_every_public_name(module: Any, heading: str | None) -> None:
     page = _page("api")
     section = page if heading is None else _section(page, heading)
-    # In code, or as the last part of what a directive documents.
+    # In code, or as the last part of a directive's argument.
     named = set(re.findall(r"`(\w+)`", section))
     named |= {
         path.rpartition(".")[2] for path in re.findall(r"^\.\. [\w:]+:: ([\w.]+)", section, re.MULTILINE)
@@ -116,13 +116,13 @@ def test_every_public_name_is_loaded_from_the_module_that_type_checkers_see() ->
 
 
 def _hierarchy(cls: type[BaseException]) -> dict[str, Any]:
-    """The subclasses of an error, by name, in the order in which they are defined."""
+    """Return the subclasses of an error by name, in the order of definition."""
     below = [one for one in cls.__subclasses__() if one.__module__ == "geneva_drive.exceptions"]
     return {one.__name__: _hierarchy(one) for one in below}
 
 
 def _drawn(text: str) -> dict[str, Any]:
-    """Read a tree that is drawn with lines, four characters a level."""
+    """Parse a tree drawn with lines, four characters per level."""
     root: dict[str, Any] = {}
     open_levels = [root]
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The package as a whole, and the repository: what no single module's test sees."""
+"""The package and the repository as a whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(geneva_drive.__path__, "geneva_drive."))
 
-# What projects import from; everything else may change without notice.
+# The modules that projects import from; all others may change without notice.
 PUBLIC = [
     "geneva_drive",
     "geneva_drive.conf",
@@ -32,10 +32,10 @@ PUBLIC = [
     "geneva_drive.testing",
 ]
 
-# Top-level modules of the extras: a module that needs one may be unusable here, for no other reason.
+# Top-level modules of the extras. Only a missing extra may make a module unusable.
 OPTIONAL = {"celery", "django_json_widget", "django_tasks", "opentelemetry", "prometheus_client"}
 
-# Home folders, and the folders in which build machines keep their checkouts.
+# Home folders, and the checkout folders of build machines.
 MACHINE_PATH = re.compile(r"/(?:root|work|workspace|builds|home/[\w.-]+|Users/[\w.-]+)/")
 
 
@@ -60,7 +60,7 @@ def test_every_module_can_be_imported_and_has_a_docstring(name: str) -> None:
 
     source = Path(module.__file__ or "")
     empty = source.name == "__init__.py" and not source.read_text().strip()
-    # Migrations are written by Django.
+    # Django generates migrations.
     assert empty or ".migrations." in name or module.__doc__, f"{name} has no docstring"
 
 

@@ -1,7 +1,7 @@
-"""This process's row, its heartbeat, and its answer for what it has in hand.
+"""This process's row and its heartbeat, which show that it is alive.
 
-A thread of its own beats every third of the lease: it connects, beats and closes. It begins with the
-first step that the process runs, never at import, and begins anew after a fork.
+A separate thread beats every third of the lease: it connects, beats and closes. It starts with the first
+step that the process runs, never at import, and starts again after a fork.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import connections
@@ -25,10 +26,6 @@ from geneva_drive.models.records import Process
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.states import ExecutionState
 
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
-
-
 logger = logging.getLogger("geneva_drive.heartbeat")
 
 _BEATS_PER_LEASE = 3
@@ -39,13 +36,11 @@ class Heartbeat:
 
     Parameters
     ----------
-    using
-        Alias of the database that holds the rows.
     kind
         What runs steps here: ``worker``, or a dispatcher's name.
     after_beat
-        Called after each beat: the process answers for its own rows. In a thread of its own, since it may
-        have to wait for a lock, and a process that waits must not be held for dead.
+        Called after each beat, to recover the process's own rows. In a separate thread, since it may have to wait
+        for a lock, and a process that waits must not be presumed dead.
     """
 
     def __init__(
@@ -65,31 +60,31 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._last_beat: float | None = None
         self._beating = threading.Lock()
-        self._answering: threading.Thread | None = None
+        self._after_beat_thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Write the row and begin to beat. Raises what the database raises."""
+        """Write the row and start to beat. Raises what the database raises."""
         self._register()
         self._thread = threading.Thread(target=self._beat_until_stopped, name="geneva-heartbeat", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop beating; the row goes, unless an execution in progress still names it."""
+        """Stop beating, and delete the row unless an execution in progress still names it."""
         self._stop.set()
-        for thread in (self._thread, self._answering):
+        for thread in (self._thread, self._after_beat_thread):
             if thread is not None and thread is not threading.current_thread():
                 thread.join(timeout=settings.LEASE.total_seconds())
         try:
             remove_row(self.using, self.process_id)
         except Exception:
-            # Nothing depends on it: a dead row goes with the next housekeeping.
-            logger.warning("The row of process %s stays.", self.process_id, exc_info=True)
+            # Nothing depends on it: housekeeping deletes the row of a dead process.
+            logger.warning("The row of process %s could not be deleted.", self.process_id, exc_info=True)
 
     def is_alive(self) -> bool:
-        """Whether the last beat is younger than the lease: otherwise others may hold us for dead."""
-        # By a clock that goes on while the machine is suspended, as the database's does.
+        """Whether the last beat is younger than the lease: otherwise others may presume this process dead."""
+        # By a clock that runs while the machine is suspended, as the database's does.
         return (
             self._last_beat is not None and clock.ticks() - self._last_beat < settings.LEASE.total_seconds()
         )
@@ -110,8 +105,8 @@ class Heartbeat:
         """Beat once, on the calling thread's connection."""
         with self._beating:
             if self._stop.is_set():
-                return  # marked dead: it stays so
-            # Taken before the statement: a beat that took long to arrive must not count as a late one.
+                return  # stopped, or marked dead: it stays so
+            # Taken before the statement: a beat that arrived late must not count as a later one.
             began = clock.ticks()
             connection = connections[self.using]
             if connection.vendor in clock._EPOCH_SECONDS:
@@ -120,18 +115,13 @@ class Heartbeat:
             if process.update(heartbeat_at=self._now()):
                 self._last_beat = began
                 return
-            # Somebody held us for dead and took the row: what it named is not ours any more.
-            logger.warning("The row of process %s is gone; it goes on under a new id.", self.process_id)
+            # Somebody presumed this process dead and deleted the row: what it named is not ours any more.
+            logger.warning("The row of process %s is gone; it continues under a new id.", self.process_id)
             self.process_id = uuid4()
             self._register()
 
-    def answer(self) -> None:
-        """Answer for what names this process, on the calling thread's connection."""
-        if self._after_beat is not None:
-            self._after_beat(self)
-
     def mark_dead(self) -> None:
-        """Before a forced exit: what is in hand can be recovered at once, not after the lease."""
+        """Before a forced exit: let others recover what this process runs at once, not after the lease."""
         self._stop.set()
         with self._beating:
             expired = clock.local(clock.now(self.using) - settings.LEASE * 2)
@@ -156,17 +146,20 @@ class Heartbeat:
 
     def _beat_until_stopped(self) -> None:
         while not self._stop.wait(settings.LEASE.total_seconds() / _BEATS_PER_LEASE):
-            if self._try(self.beat) and not (self._answering and self._answering.is_alive()):
-                self._answering = threading.Thread(
-                    target=self._try, args=(self.answer,), name="geneva-answer", daemon=True
+            if not self._try(self.beat) or self._after_beat is None:
+                continue
+            if self._after_beat_thread is None or not self._after_beat_thread.is_alive():
+                act = partial(self._after_beat, self)
+                self._after_beat_thread = threading.Thread(
+                    target=self._try, args=(act,), name="geneva-after-beat", daemon=True
                 )
-                self._answering.start()
+                self._after_beat_thread.start()
 
-    def _try(self, act: Callable[[], None]) -> bool:
+    def _try(self, act: Callable[[], Any]) -> bool:
         try:
             act()
         except Exception:
-            logger.exception("A heartbeat of process %s failed; the next one may not.", self.process_id)
+            logger.exception("A heartbeat of process %s failed; the next one may work.", self.process_id)
             return False
         finally:
             self._close()
@@ -174,26 +167,25 @@ class Heartbeat:
 
     def _close(self) -> None:
         # A thread's own connection: nobody else would close it, and between beats it is of no use.
-        connection: BaseDatabaseWrapper = connections[self.using]
         with contextlib.suppress(Exception):
-            connection.close()
+            connections[self.using].close()
 
 
 def remove_row(using: str, process_id: UUID, *, dead_before: datetime | None = None) -> bool:
-    """Delete a process's row, unless an execution in progress names it; return whether it went.
+    """Delete a process's row, unless an execution in progress names it; return whether it was deleted.
 
     Parameters
     ----------
     dead_before
         Only if its last beat is older.
     """
-    in_hand = StepExecution.objects.using(using).filter(
+    running = StepExecution.objects.using(using).filter(
         process_id=process_id, state=ExecutionState.IN_PROGRESS
     )
-    # Looked at beforehand, and not in the statement that deletes: with a subquery in it InnoDB goes through
-    # the table, locks the rows of others that leave, too, and ends one of them with a deadlock. In the index's
-    # order: an ``exists()`` may go through all executions, hoping for an early find.
-    if in_hand.order_by("started_at").values_list("pk").first() is not None:
+    # A query of its own: with a subquery in the DELETE InnoDB scans the table, locks the rows of other processes
+    # that leave, too, and ends one of them with a deadlock. In the index's order, since an ``exists()`` may scan
+    # all executions, hoping for an early hit.
+    if running.order_by("started_at").values_list("pk").first() is not None:
         return False
     rows = Process.objects.using(using).filter(pk=process_id)
     if dead_before is not None:
@@ -208,9 +200,9 @@ _running_lock = threading.Lock()
 def ensure(
     using: str, kind: str, *, after_beat: Callable[[Heartbeat], object] | None = None
 ) -> Heartbeat | None:
-    """Return this process's heartbeat on ``using``, started if need be.
+    """Return this process's heartbeat on ``using``, and start it if there is none.
 
-    None inside an atomic block: the row would not be seen by others, and might roll back.
+    None inside an atomic block: others would not see the row, and it might roll back.
     """
     with _running_lock:
         heartbeat = _running.get(using)
@@ -224,7 +216,7 @@ def ensure(
 
 
 def stop_all() -> None:
-    """Stop every heartbeat of this process: for a dispatcher's own hook at the end of a process."""
+    """Stop every heartbeat of this process: for a dispatcher's hook at process exit."""
     with _running_lock:
         heartbeats = list(_running.values())
         _running.clear()
@@ -233,7 +225,7 @@ def stop_all() -> None:
 
 
 def _after_fork() -> None:
-    # The child has no thread, and its parent's identity is not its own.
+    # The child has no heartbeat thread, and must not use its parent's row.
     global _running_lock
     _running_lock = threading.Lock()
     _running.clear()

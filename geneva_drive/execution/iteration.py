@@ -198,13 +198,7 @@ class Iteration:
         self._begin_loop("iterate_queryset")
         pages = Pages.of(queryset, cursor, page_size, self._where)
         self._find_total(pages, total, 1)
-        return self._iterate_queryset(pages)
-
-    def _iterate_queryset(self, pages: Pages[M]) -> Iterator[M]:
-        for row, key, is_last in pages.rows_after(self.cursor):
-            yield row
-            self._finish_item(key, is_last=is_last)
-        self._loop = _DONE
+        return self._iterate_pages(pages.rows_after(self.cursor))
 
     def iterate_batches(
         self,
@@ -222,11 +216,11 @@ class Iteration:
         self._begin_loop("iterate_batches")
         pages = Pages.of(queryset, cursor, size, self._where)
         self._find_total(pages, total, size)
-        return self._iterate_batches(pages)
+        return self._iterate_pages(pages.batches_after(self.cursor))
 
-    def _iterate_batches(self, pages: Pages[M]) -> Iterator[QuerySet[M]]:
-        for batch, key, is_last in pages.batches_after(self.cursor):
-            yield batch
+    def _iterate_pages(self, items: Iterator[tuple[T, Any, bool]]) -> Iterator[T]:
+        for item, key, is_last in items:
+            yield item
             self._finish_item(key, is_last=is_last)
         self._loop = _DONE
 

@@ -205,40 +205,28 @@ def _run_with_hooks(
 
 
 def _run_body(claimed: ClaimedExecution, runner: Runner, context: StepContext) -> flow.FlowControl | None:
-    """Run the body; flow control is caught here, so that no hook can swallow it."""
     definition = claimed.definition
     assert definition is not None
     function = getattr(claimed.workflow, definition.function or definition.name)
-    # A hook may have opened blocks of its own around the body: those are not the step's.
+    # Only now: a hook may have opened blocks of its own around the body, and those are not the step's.
     context.enter_body()
     try:
         if definition.resumable:
-            _run_resumable(function, claimed, definition, runner, context)
-        else:
-            _call(function, claimed)
-    except BaseException as error:
-        control = flow.unwrap(error)
-        if control is None:
-            raise
-        return control
+            return _run_resumable(function, claimed, definition, runner, context)
+        return _call(function, claimed)
     finally:
         context.in_body = False
-    return None
 
 
 def _run_resumable(
-    function: Any,
-    claimed: ClaimedExecution,
-    definition: StepDefinition,
-    runner: Runner,
-    context: StepContext,
-) -> None:
+    function: Any, claimed: ClaimedExecution, definition: StepDefinition, runner: Runner, context: StepContext
+) -> flow.FlowControl | None:
     execution = claimed.execution
     cursor = Cursor(execution, claimed.token, definition, runner, context.where)
     resumed = execution.continues_from_id is not None
     is_dead = False
     try:
-        function(Iteration(cursor, context.check_outside_of_blocks, resumed=resumed))
+        return _call(function, claimed, Iteration(cursor, context.check_outside_of_blocks, resumed=resumed))
     except BaseException as error:
         is_dead = is_simulated_death(error)
         raise
@@ -266,29 +254,29 @@ def handle(claimed: ClaimedExecution, handler: Any, error: BaseException) -> flo
     workflow._step = context
     try:
         if isinstance(handler, str):
-            _call(getattr(workflow, handler), claimed, error)
-        else:
-            _call(handler, claimed, workflow, error)
-    except BaseException as raised:
-        control = flow.unwrap(raised)
+            return _call(getattr(workflow, handler), claimed, error)
+        return _call(handler, claimed, workflow, error)
+    finally:
+        workflow._step = None
+
+
+def _call(function: Any, claimed: ClaimedExecution, *arguments: Any) -> flow.FlowControl | None:
+    """Call a body or a handler; return the flow control that it ended with, so that no hook can swallow it."""
+    try:
+        if not iscoroutinefunction(function):
+            function(*arguments)
+            return None
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            # async_to_sync keeps the ORM on this thread and its connection.
+            async_to_sync(function)(*arguments)
+            return None
+    except BaseException as error:
+        control = flow.unwrap(error)
         if control is None:
             raise
         return control
-    finally:
-        workflow._step = None
-    return None
-
-
-def _call(function: Any, claimed: ClaimedExecution, *arguments: Any) -> None:
-    if not iscoroutinefunction(function):
-        function(*arguments)
-        return
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        # async_to_sync keeps the ORM on this thread and its connection.
-        async_to_sync(function)(*arguments)
-        return
     raise InvalidStateError(
         f"{claimed.workflow}, step {claimed.execution.step_name}: an async step cannot run inside a "
         "running event loop. Run it by a worker, or call from a thread (sync_to_async)."

@@ -1,4 +1,4 @@
-"""Who runs a step: how far it may go on, and the points at which a test may let its process die."""
+"""The runner of a chain of steps: whether it may continue, and the points at which a test may let it die."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from geneva_drive.execution.heartbeat import Heartbeat
 from geneva_drive.models.step_execution import StepExecution
 
 STALE_AFTER = 1.0
-"""Seconds without use after which a thread tries its connections before a body gets them."""
+"""Seconds without use after which a thread tests its connections before it runs a body."""
 
 
 def drop_dead_connections() -> None:
-    """Close this thread's connections that are dead, so that the next use makes new ones."""
+    """Close this thread's dead connections, so that the next use makes new ones."""
     for connection in connections.all(initialized_only=True):
         if (
             connection.connection is not None
@@ -28,35 +28,33 @@ def drop_dead_connections() -> None:
 
 
 class Runner:
-    """The one that carries executions through their phases.
+    """Runs a chain of steps: one execution, and those that follow it in this process.
 
-    A dispatcher or the worker gives each chain of steps one; the testing kit has its own. The base
+    A dispatcher or the worker makes one for each chain; the testing kit has its own. The base
     class runs a chain to its end, names no process, and is what ``execute()`` uses by default.
     """
 
     process_id: UUID | None = None
-    #: Called with the name of each point that is passed, for the testing kit: "prepared", "performed",
-    #: "finalizing" (nothing is committed yet), "finalized".
+    #: Called at each failpoint, for the testing kit: "prepared", "performed", "finalizing" (nothing is
+    #: committed yet), "finalized".
     at_failpoint: ClassVar[Callable[[str], None] | None] = None
-    #: The exception of a step that was raised last. It has been logged.
+    #: The step's exception that was raised last. It has been logged.
     raised: BaseException | None = None
-    #: Items after which a resumable step stops here, beside what the step says. For the testing kit.
+    #: Items after which a resumable step stops, in addition to its own limit. For the testing kit.
     most_iterations: int | None = None
-    #: Whether the limits that a resumable step sets itself count. For the testing kit.
+    #: Whether a resumable step's own limits count. For the testing kit.
     honours_limits: bool = True
 
     def __init__(self, *, inline_continuation: bool | None = None) -> None:
         self._inline_continuation = inline_continuation
 
     def may_continue_inline(self, following: StepExecution, queue: str) -> bool:
-        """Whether the next step, due now, may run here and at once."""
-        inline_continuation = (
-            settings.INLINE_CONTINUATION if self._inline_continuation is None else self._inline_continuation
-        )
-        return inline_continuation and following.queue == queue
+        """Whether the next step, due now, may run here and now."""
+        inline = self._inline_continuation
+        return (settings.INLINE_CONTINUATION if inline is None else inline) and following.queue == queue
 
     def may_begin(self) -> bool:
-        """Whether a body may be begun: not by a process that missed its lease."""
+        """Whether a body may begin: not in a process that missed its lease."""
         return True
 
     def should_stop(self) -> bool:
@@ -64,14 +62,15 @@ class Runner:
         return False
 
     def failpoint(self, name: str) -> None:
-        """Pass the point of this name."""
+        """Pass the failpoint of this name."""
         if Runner.at_failpoint is not None:
             Runner.at_failpoint(name)
 
     def track(self, token: UUID) -> None:
-        """Note that a thread of this process holds the execution with this token."""
+        """Note that a thread of this process runs the execution with this token."""
 
     def untrack(self, token: UUID) -> None:
+<<<<<<< HEAD
         """Note that no thread holds it any more."""
 
 
@@ -112,3 +111,6 @@ class ProcessRunner(Runner):
     def untrack(self, token: UUID) -> None:
         if self._heartbeat is not None:
             self._heartbeat.untrack(token)
+=======
+        """Note that no thread runs it any more."""
+>>>>>>> bfb015f (Word dispatch, heartbeats and runners plainly, and call bodies and handlers by one function)

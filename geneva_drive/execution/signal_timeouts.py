@@ -62,41 +62,31 @@ def timed_out(unit: UnitOfWork, definition: StepDefinition) -> Decision | None:
 
 
 def expire_due(using: str, *, most: int = 1000) -> int:
-    """Deal with waiting executions whose deadline has passed; return how many were moved.
+    """Move waiting executions whose deadline has passed; return how many.
 
     Parameters
     ----------
     most
-        Rows after which to stop; the rest stays due.
+        Rows after which to stop; the others stay due.
     """
     moved = 0
+    fence: Any = {"execution_state": ExecutionState.WAITING, "workflow_state": WorkflowState.READY}
     for pk, workflow_id in _due(using):
         try:
-            moved += bool(
-                with_locked(
-                    using,
-                    workflow_id,
-                    _expire,
-                    execution_pk=pk,
-                    execution_state=ExecutionState.WAITING,
-                    workflow_state=WorkflowState.READY,
-                )
-            )
+            moved += bool(with_locked(using, workflow_id, _expire, execution_pk=pk, **fence))
         except (OperationalError, InterfaceError):
             raise
         except Exception:
             # One row must not stop the others.
             extra = about(workflow_id=workflow_id, execution_id=pk)
-            logger.exception(
-                "The deadline of execution %s passed, and it could not be dealt with.", pk, extra=extra
-            )
+            logger.exception("Execution %s could not be moved after its deadline.", pk, extra=extra)
         if moved >= most:
             break
     return moved
 
 
 def _due(using: str) -> Iterator[tuple[Any, Any]]:
-    """Yield (execution, workflow) of those that this code has something to do with, the latest due last."""
+    """Yield (execution, workflow) of those that this code can move, in the order of their deadlines."""
     now = clock.now(using)
     rows = StepExecution.objects.using(using).filter(
         state=ExecutionState.WAITING, on_hold=False, wait_deadline__lte=now

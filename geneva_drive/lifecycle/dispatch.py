@@ -1,7 +1,7 @@
-"""After the commit, on the database that holds the row, to the configured dispatcher.
+"""Hand scheduled executions to the configured dispatcher, with the commit that writes them.
 
-A dispatcher whose jobs lie in that same database is told inside of the transaction, so that row and job are
-committed together; there is no second layer of "after commit" then.
+A dispatcher is called after the commit. One whose jobs are in the same database is called inside the transaction,
+so that row and job are committed together.
 
 This module is the one dynamic edge of the layers: it imports what the settings name.
 """
@@ -9,7 +9,7 @@ This module is the one dynamic edge of the layers: it imports what the settings 
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -49,6 +49,9 @@ class _Dispatcher(Protocol):
     def health(self) -> list[str]: ...
 
 
+_made: dict[str, _Dispatcher] = {}
+
+
 def configured_dispatcher() -> _Dispatcher:
     """Return the dispatcher that the settings name.
 
@@ -58,26 +61,17 @@ def configured_dispatcher() -> _Dispatcher:
         It cannot be imported or made.
     """
     given = settings.DISPATCHER
-    # Options may be dicts, which no cache can be keyed by.
+    # Options may be dicts, which cannot be keys of a cache.
     key = given if isinstance(given, str) else repr(given)
-    dispatcher = _made.get(key)
-    if dispatcher is None:
+    if key not in _made:
         path, options = (given, {}) if isinstance(given, str) else given
-        dispatcher = _made[key] = _make(path, options)
-    return dispatcher
-
-
-_made: dict[str, _Dispatcher] = {}
-
-
-def _make(path: str, options: dict[str, Any]) -> _Dispatcher:
-    try:
-        dispatcher: _Dispatcher = import_string(path)(**options)
-    except (ImportError, TypeError, ValueError) as error:
-        raise DispatcherError(
-            f"GENEVA_DRIVE['DISPATCHER'] names {path!r}, which cannot be used: {error}"
-        ) from error
-    return dispatcher
+        try:
+            _made[key] = import_string(path)(**options)
+        except (ImportError, TypeError, ValueError) as error:
+            raise DispatcherError(
+                f"GENEVA_DRIVE['DISPATCHER'] names {path!r}, which cannot be used: {error}"
+            ) from error
+    return _made[key]
 
 
 def _forget(*, setting: str, **_: Any) -> None:
@@ -100,25 +94,26 @@ def send(execution: StepExecution) -> None:
 
 
 def enqueues_inside(using: str) -> bool:
-    """Whether the dispatcher's jobs lie in this database, and are written in the commit of their rows."""
+    """Whether the dispatcher's jobs are in this database, and written in the commit of their rows."""
     try:
         return configured_dispatcher().enqueues_inside(using)
     except DispatcherError:
-        return False  # told after the commit, when nothing can be harmed by it
+        return False  # reported after the commit, when it can do no harm
 
 
 def dispatch(execution: StepExecution) -> bool:
-    """Dispatch now, unless it is due beyond the dispatcher's reach: then the feeder does it near its time.
+    """Dispatch now, unless it is due beyond the dispatcher's lookahead: then housekeeping does it near its time.
 
-    A failure is logged and costs nothing: the row stays due and without ``dispatched_at``, for the feeder.
+    A failure is logged and changes nothing: the row stays due and without ``dispatched_at``, for housekeeping.
     """
     using = alias_of(execution)
+    inside = connections[using].in_atomic_block
     try:
         dispatcher = configured_dispatcher()
         now = clock.now(using)
         scheduled_for = clock.utc(execution.scheduled_for)
-        reach = dispatcher.lookahead()
-        if reach is not None and scheduled_for > now + reach:
+        lookahead = dispatcher.lookahead()
+        if lookahead is not None and scheduled_for > now + lookahead:
             return False
         options = {
             "queue": execution.queue,
@@ -127,13 +122,20 @@ def dispatch(execution: StepExecution) -> bool:
             "delay": max(0.0, (scheduled_for - now).total_seconds()),
             "using": using,
         }
-        with _savepoint(using):
+        # Inside the transaction a savepoint, so that an error of the database breaks no more than this.
+        with transaction.atomic(using=using) if inside else nullcontext():
             job_id = dispatcher.enqueue(execution.pk, options)
         if dispatcher.remembers:
-            _remember(execution, using, job_id, reach)
+            # Not a state, so no lock is taken. Whoever has run the row by now may have put it off beyond the
+            # lookahead, and that time is housekeeping's again.
+            row = type(execution)._base_manager.using(using).filter(pk=execution.pk)
+            now = clock.now(using)
+            if lookahead is not None:
+                row = row.filter(scheduled_for__lte=clock.local(now + lookahead))
+            row.update(dispatched_at=clock.local(now), job_id=job_id)
     except Exception as error:
-        if connections[using].in_atomic_block and isinstance(error, OperationalError | InterfaceError):
-            # A deadlock or a lost connection took the whole transaction with it, which is tried again.
+        if inside and isinstance(error, OperationalError | InterfaceError):
+            # A deadlock or a lost connection ended the whole transaction, which is retried.
             raise
         logger.exception(
             "Execution %s could not be dispatched. It stays due; housekeeping will send it again.",
@@ -145,40 +147,24 @@ def dispatch(execution: StepExecution) -> bool:
 
 
 def dispatch_forgotten(execution: StepExecution, before: datetime) -> bool | None:
-    """Dispatch what has never been, or not since ``before``; None when somebody else has done it.
+    """Dispatch what was never dispatched, or not since ``before``; None when somebody else has done it.
 
-    Of two feeders one takes the row. One that dies between taking and sending leaves a row that looks
-    dispatched: it is sent again after ``OVERDUE_AFTER``.
+    Of two processes that find the row one takes it. One that dies between taking and sending leaves a row that
+    looks dispatched: it is sent again after ``OVERDUE_AFTER``.
     """
     using = alias_of(execution)
-    row = type(execution)._base_manager.using(using).filter(pk=execution.pk)
+    row = type(execution)._base_manager.using(using).filter(pk=execution.pk, state=ExecutionState.SCHEDULED)
     forgotten = Q(dispatched_at__isnull=True) | Q(dispatched_at__lt=clock.local(before))
-    scheduled = row.filter(forgotten, state=ExecutionState.SCHEDULED, on_hold=False)
-    if not scheduled.update(dispatched_at=clock.local(clock.now(using))):
+    if not row.filter(forgotten, on_hold=False).update(dispatched_at=clock.local(clock.now(using))):
         return None
     if dispatch(execution):
         return True
-    row.filter(state=ExecutionState.SCHEDULED).update(dispatched_at=None)
+    row.update(dispatched_at=None)
     return False
 
 
-def _savepoint(using: str) -> AbstractContextManager[Any]:
-    # Inside of the transaction an error of the database must not reach further than this.
-    return transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext()
-
-
-def _remember(execution: StepExecution, using: str, job_id: str | None, reach: timedelta | None) -> None:
-    # Not a state: whoever runs the row meanwhile does not mind, so no lock is taken. But who has run it may
-    # have put it off beyond reach already, and that time is the feeder's again.
-    row = type(execution)._base_manager.using(using).filter(pk=execution.pk)
-    now = clock.now(using)
-    if reach is not None:
-        row = row.filter(scheduled_for__lte=clock.local(now + reach))
-    row.update(dispatched_at=clock.local(now), job_id=job_id)
-
-
 def _workflow_of(execution: StepExecution) -> Workflow | None:
-    """Return the workflow for a record; a look-up that fails must not hide why it is written."""
+    """Return the workflow for a log record; a failing look-up must not hide what is logged."""
     try:
         return execution.workflow
     except Exception:  # noqa: BLE001

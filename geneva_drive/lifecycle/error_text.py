@@ -1,4 +1,4 @@
-"""An exception as text that any database can store, whatever the exception is."""
+"""Turn any exception into text that any database can store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def record(error: BaseException) -> ErrorRecord:
 
 
 def record_both(error: BaseException, second: BaseException, what: str) -> ErrorRecord:
-    """Describe ``error`` and what came up while it was dealt with. Never raises.
+    """Describe ``error``, and a second one that was raised while it was handled. Never raises.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def record_both(error: BaseException, second: BaseException, what: str) -> Error
         message=_storable(
             f"{first.message}\n\nThen {what} raised {other.class_name}: {other.message}", limit
         ),
-        # Python's own words between the two, when the second names the first.
+        # With Python's own words between the two when the second refers to the first.
         traceback=other.traceback
         if _names(second, error)
         else _storable(first.traceback + other.traceback, limit),
@@ -53,7 +53,7 @@ def _names(error: BaseException, other: BaseException) -> bool:
 
 
 def ascii_only(error: ErrorRecord) -> ErrorRecord:
-    """The same in ASCII, for a column whose character set holds less than Unicode."""
+    """Return the same in ASCII, for a column whose character set is smaller than Unicode."""
     return ErrorRecord(
         class_name=_ascii(error.class_name)[:_CLASS_CHARACTERS],
         message=_ascii(error.message),
@@ -62,7 +62,7 @@ def ascii_only(error: ErrorRecord) -> ErrorRecord:
 
 
 def is_encoding_problem(error: DatabaseError) -> bool:
-    """Whether a column may have refused a text for its characters."""
+    """Whether a column may have refused a text because of its characters."""
     if isinstance(error, DataError):
         return True
     cause = error.__cause__ or error
@@ -92,12 +92,12 @@ def _traceback(error: BaseException) -> str:
 
 
 def _storable(text: str, limit: int) -> str:
-    # NUL and lone surrogates are what PostgreSQL refuses.
+    # PostgreSQL refuses NUL and lone surrogates.
     text = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:
         return text
     if limit <= 2 * len(_CUT):
         return text[:limit]
-    # The end of a traceback says what happened, its beginning where it started.
+    # The end of a traceback says what happened, and its beginning where it started.
     head = (limit - len(_CUT)) // 2
     return text[:head] + _CUT + text[len(text) - (limit - len(_CUT) - head) :]

@@ -91,32 +91,21 @@ def find_ongoing(cls: type[_W], hero_type_id: Any, hero_id: Any, using: str) -> 
     return in_transaction(using, lambda: rows.select_for_update().first())
 
 
-def refuse_former(workflow: Workflow, using: str) -> None:
-    """Refuse a second run when one of a former type is ongoing: no constraint spans two types."""
-    formers = type(workflow)._geneva.former_types
-    if not formers or workflow.hero_type_id is None or workflow.allow_multiple:
-        return
-    rows = holders(
-        type(workflow), using, types=formers, hero_type_id=workflow.hero_type_id, hero_id=workflow.hero_id
-    )
-    existing = rows.first()
-    if existing is not None:
-        raise already_ongoing(workflow, existing)
+def _find_former(workflow: Workflow, using: str) -> Workflow | None:
+    """Return the hero's ongoing run of a former type. No constraint spans two types."""
+    cls, hero = type(workflow), {"hero_type_id": workflow.hero_type_id, "hero_id": workflow.hero_id}
+    if not cls._geneva.former_types or workflow.hero_type_id is None or workflow.allow_multiple:
+        return None
+    return holders(cls, using, types=cls._geneva.former_types, **hero).first()
 
 
-def already_ongoing(workflow: Workflow, existing: Workflow) -> AlreadyOngoingError:
+def _already_ongoing(workflow: Workflow, existing: Workflow) -> AlreadyOngoingError:
     """Make the error that names the ongoing run, and the ways out."""
     return AlreadyOngoingError(
         f"{type(workflow)._geneva.label} is already ongoing for {workflow.hero_given!r}: workflow {existing.pk} is "
         f"{existing.state}. Use get_or_start() to join it, or allow_multiple=True for another one.",
         workflow=existing,
     )
-
-
-def is_of_the_slot(error: IntegrityError) -> bool:
-    """Whether the constraint of one ongoing run refused a row."""
-    text = str(error)
-    return "geneva_one_ongoing_workflow" in text or "ongoing_key" in text
 
 
 def keys_of_slots(rows: list[_W], using: str) -> dict[tuple[Any, str], Any]:
@@ -159,7 +148,9 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
     def work() -> None:
         # New again, also after an earlier try that was rolled back.
         workflow._state.adding, workflow.pk = True, key
-        refuse_former(workflow, alias)
+        former = _find_former(workflow, alias)
+        if former is not None:
+            raise _already_ongoing(workflow, former)
         models.Model.save(workflow, using=alias, force_insert=True)
         first = scheduling.first_step(workflow)
         if first is not None:
@@ -174,20 +165,17 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
         try:
             in_transaction(alias, work, repeatable=False)
             return
-        except IntegrityError as error:
+        except BaseException as error:
             workflow._state.adding, workflow.pk = True, key
-            if isinstance(error, AlreadyOngoingError):
+            if not isinstance(error, IntegrityError) or isinstance(error, AlreadyOngoingError):
                 raise
             existing = find_ongoing(cls, workflow.hero_type_id, workflow.hero_id, alias)
             if existing is not None:
-                raise already_ongoing(workflow, existing) from error
-            if not is_of_the_slot(error):
+                raise _already_ongoing(workflow, existing) from error
+            if not any(name in str(error) for name in ("geneva_one_ongoing_workflow", "ongoing_key")):
                 raise
             # The other run ended between our INSERT and our look: try again.
             last = error
-        except BaseException:
-            workflow._state.adding, workflow.pk = True, key
-            raise
     raise AlreadyOngoingError(
         f"{cls._geneva.label}: runs for this hero start and end faster than one can join."
     ) from last

@@ -1,1 +1,1 @@
-"""Whole runs, by real worker processes."""
+"""Acceptance tests with real worker processes."""

@@ -15,7 +15,7 @@ __all__ = ["launch", "launcher_class", "room"]
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
-    """Where the bodies of this test's workflows tell what they do."""
+    """The folder in which the bodies of this test's workflows record what they do."""
     folder = tmp_path / "room"
     folder.mkdir()
     monkeypatch.setenv(VARIABLE, str(folder))
@@ -24,7 +24,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
 
 @pytest.fixture
 def launcher_class() -> type[Launcher]:
-    """What starts the processes; other folders have their own."""
+    """Return the launcher of processes; other folders override it."""
     return Launcher
 
 
@@ -36,7 +36,7 @@ def launch(
     tmp_path: Path,
     launcher_class: type[Launcher],
 ) -> Iterator[Launcher]:
-    """Starts processes; those that are left when the test ends are killed."""
+    """Return a launcher that kills the remaining processes when the test ends."""
     launcher = launcher_class(child_environment(), tmp_path)
     yield launcher
     launcher.close()

@@ -1,4 +1,4 @@
-"""Worker processes as a test sees them."""
+"""Worker processes, started and controlled by tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE = 90.0
 
 
 def until(condition: Callable[[], Any], what: str, *, child: Child | None = None) -> Any:
-    """Wait until ``condition()`` is true and return it. Fails after long: no test passes by waiting."""
+    """Wait until ``condition()`` is true and return its result; fail after a long time."""
     give_up = time.monotonic() + _PATIENCE
     while not (found := condition()):
         if child is not None and child.process.poll() is not None:
@@ -35,7 +35,7 @@ def until(condition: Callable[[], Any], what: str, *, child: Child | None = None
 
 
 class Child:
-    """One process that a test started, with its output."""
+    """A process started by a test, with its output."""
 
     def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
         self.log = log
@@ -50,36 +50,36 @@ class Child:
         return self.log.read_text(errors="replace")
 
     def has_said(self, words: str) -> None:
-        """Wait until it has: a process that is signalled before it handles signals just dies."""
+        """Wait until it handles signals: before that, a signal just kills it."""
         until(lambda: words in self.output(), f"it says {words!r}", child=self)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def stop(self) -> None:
-        """SIGSTOP, and wait until it has stopped: it may run on for a moment."""
+        """Send SIGSTOP and wait until it has stopped, since it may run for another moment."""
         self.signal(signal.SIGSTOP)
         until(self.process.has_stopped, "it has stopped", child=self)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL and wait until it has ended."""
         self.process.kill()
         self.process.wait()
 
     def wait(self) -> int:
-        """Wait until it leaves by itself; return its status."""
+        """Wait until it exits; return its status."""
         try:
             return self.process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the process did not leave:\n{self.output()}") from None
 
     def finish(self) -> None:
-        """Wait for its end and expect that all was well."""
+        """Wait until it exits, and assert that its status is 0."""
         assert self.wait() == 0, self.output()
 
 
 class Launcher:
-    """Starts processes on the databases of the test, and ends those that are left at its end."""
+    """Starts processes on the test's databases, and ends the remaining ones."""
 
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
         self._environment = {**environment, "DJANGO_SETTINGS_MODULE": "tests.acceptance.settings"}

@@ -1,4 +1,4 @@
-"""A folder in which processes tell each other what they did and what they wait for."""
+"""A folder in which processes record what they did and what they wait for."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["VARIABLE", "Room", "room"]
 VARIABLE = "GENEVA_TEST_ROOM"
 
 _PATIENCE = 60.0
-"""Seconds after which a body gives up waiting, so that no process outlives its test for long."""
+"""Seconds after which a body stops waiting, so that no process outlives its test for long."""
 
 
 class Room:
-    """One line in ``log`` for each thing that happened; one empty file for each thing that is allowed."""
+    """One line in ``log`` per event; one empty file per permission."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def note(self, *words: object) -> None:
-        """Append a line; lines of several processes do not mix."""
+        """Append a line; lines of concurrent processes do not interleave."""
         line = " ".join(str(word) for word in (*words, os.getpid())) + "\n"
         descriptor = os.open(self.folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
@@ -30,7 +30,7 @@ class Room:
             os.close(descriptor)
 
     def notes(self, first: str | None = None) -> list[list[str]]:
-        """Return what was noted, in order, each as words with the process's number last."""
+        """Return the recorded lines in order, each split into words, with the process id last."""
         try:
             text = (self.folder / "log").read_text()
         except FileNotFoundError:
@@ -56,5 +56,5 @@ class Room:
 
 
 def room() -> Room:
-    """The room of this process's test."""
+    """Return the room of the test that started this process."""
     return Room(Path(os.environ[VARIABLE]))

@@ -18,7 +18,7 @@ GENEVA_DRIVE = {
 }
 
 if _init_command := os.environ.get("GENEVA_TEST_INIT_COMMAND"):
-    # Run by MySQL and MariaDB at the begin of each session.
+    # MySQL and MariaDB run this at the start of each session.
     for _settings in DATABASES.values():  # noqa: F405
         _settings.setdefault("OPTIONS", {})["init_command"] = _init_command
 

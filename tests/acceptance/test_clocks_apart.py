@@ -27,7 +27,7 @@ _LIBRARIES = [
 
 @pytest.fixture(params=["+10m", "-10m"])
 def elsewhen(request: pytest.FixtureRequest) -> dict[str, str]:
-    """The environment of a process whose wall clock is off."""
+    """Return the environment of a process with a wrong wall clock."""
     if not _LIBRARIES or shutil.which("faketime") is None:
         pytest.skip("libfaketime is not installed (Debian: faketime)")
     return {"LD_PRELOAD": str(_LIBRARIES[0]), "FAKETIME": request.param, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
@@ -36,7 +36,7 @@ def elsewhen(request: pytest.FixtureRequest) -> dict[str, str]:
 def test_a_live_step_is_not_recovered_by_a_host_with_another_clock(
     launch: Launcher, room: Room, elsewhen: dict[str, str]
 ) -> None:
-    """Given a lease of seconds and clocks ten minutes apart, neither takes the other for dead."""
+    """With a lease of seconds and clocks ten minutes apart, neither worker presumes the other dead."""
     settings = {"LEASE": 10, "STUCK_AFTER": 60}
     workflow = Patient.start()
     here = launch.worker(settings=settings)
@@ -46,7 +46,7 @@ def test_a_live_step_is_not_recovered_by_a_host_with_another_clock(
     keeper.finish()
     assert '"recovered": 0' in keeper.output()
 
-    # It has the other time, works beside the first one, and leaves its step alone.
+    # It has the other time, runs next to the first worker, and leaves its step alone.
     there = launch.worker("--drain", settings=settings, environment=elsewhen)
     Chain.start()
     there.finish()
@@ -69,5 +69,5 @@ def test_a_due_step_is_due_on_a_host_with_another_clock(
     later.refresh_from_db()
     assert (due.state, later.state) == ("finished", "ready")
     assert due.started_at is not None
-    # Its times are the database's, whoever wrote them.
+    # All times are the database's, whichever process wrote them.
     assert abs((due.started_at - due.created_at).total_seconds()) < 300

@@ -1,4 +1,4 @@
-"""Processes that die in the middle of a step."""
+"""Processes that die while they run a step."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_step_that_kills_its_process_every_time_ends_paused(launch: Launcher, 
 
     statuses = []
     while StepExecution.objects.active().filter(workflow=deadly).exists():
-        # Until a predecessor's lease is over a worker may find nothing to do.
+        # Until the lease of the dead worker has expired, its successor may find nothing to do.
         child = launch.worker("--poll-interval", "0.1", settings=settings)
         until(lambda: child.process.poll() is not None or _is_paused(deadly), "it died or paused")  # noqa: B023
         if child.process.poll() is None:
@@ -68,7 +68,7 @@ def test_a_step_that_kills_its_process_every_time_ends_paused(launch: Launcher, 
     other.refresh_from_db()
     assert other.state == "finished"
 
-    # A person repairs it and resumes: the count begins anew.
+    # An operator fixes the cause and resumes: the count starts at zero.
     room.forbid("death")
     deadly.resume(by="somebody", reason="repaired")
     launch.worker("--max-steps", "2").finish()
@@ -122,7 +122,7 @@ def _recover_now(launch: Launcher, settings: dict[str, object] | None = None) ->
 def test_a_killed_worker_is_recovered_while_its_successor_has_the_same_name(
     launch: Launcher, room: Room
 ) -> None:
-    """Given a successor on the same host, started at once: it hides nothing, its identity is its own."""
+    """A successor on the same host, started at once, has its own identity and hides nothing."""
     Patient.start()
     first = launch.worker()
     until(lambda: room.notes("began"), "the body has begun", child=first)
@@ -138,14 +138,14 @@ def test_a_killed_worker_is_recovered_while_its_successor_has_the_same_name(
 
 
 def test_two_housekeeping_passes_leave_a_long_live_step_alone(launch: Launcher, room: Room) -> None:
-    """Given a step longer than the lease and than STUCK_AFTER, nobody touches it while its process lives."""
+    """A step longer than the lease and STUCK_AFTER is left alone while its process is live."""
     settings = {"LEASE": 1, "STUCK_AFTER": 1}
     workflow = Patient.start()
     worker = launch.worker(settings=settings)
     until(lambda: room.notes("began"), "the body has begun", child=worker)
     began = StepExecution.objects.in_progress().get()
 
-    # Beats that come after the lease from the begin of the step is over.
+    # Beats sent when the lease, counted from the start of the step, has expired.
     assert began.process_id is not None
     assert began.started_at is not None
     beats = Process.objects.filter(
@@ -170,7 +170,7 @@ def test_two_housekeeping_passes_leave_a_long_live_step_alone(launch: Launcher, 
 def test_two_housekeeping_passes_recover_dead_rows_once_and_fence_a_late_result(
     launch: Launcher, room: Room
 ) -> None:
-    """Given a process that was stopped beyond its lease: recovered once, and its own end is fenced."""
+    """A process is stopped beyond its lease: its step is recovered once, and its own result is fenced."""
     settings = {"LEASE": 1}
     workflows = [Patient.start() for _ in range(4)]
     sleeper = launch.worker("--threads", "4", settings=settings)
@@ -186,7 +186,7 @@ def test_two_housekeeping_passes_recover_dead_rows_once_and_fence_a_late_result(
     assert recovered() == 4
     assert StepExecution.objects.scheduled().count() == 4
     room.allow("go")
-    # It finishes late what it had in hand, notices, and then works on under another identity.
+    # It finishes its step late, notices, and continues under another identity.
     sleeper.signal(signal.SIGCONT)
     until(lambda: len(room.notes("after")) == 4, "the successors have run", child=sleeper)
     sleeper.signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Workers, creators and a clean-up on the same tables at once: nothing fails, each step is done once."""
+"""Workers, creators and a cleanup use the same tables at once: nothing fails, and each step runs once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.testapp.models import Effect
 pytestmark = pytest.mark.serial
 
 EACH = int(os.environ.get("GENEVA_TEST_ROUNDS", "20"))
-"""Workflows that each creator starts. A few in the suite; thousands by hand."""
+"""Workflows that each creator starts. Set more for a longer manual run."""
 
-# Threads of one process on SQLite take turns anyhow; on servers, four creators in two processes.
+# On SQLite, threads of one process take turns anyway. On servers: four creators in two processes.
 CREATE = f"""
 import sys, threading, traceback
 from django.db import connections
@@ -94,7 +94,7 @@ def _crowd(launch: Launcher, room: Room, environment: dict[str, str]) -> None:
     assert not StepExecution.objects.exists()
     assert not Process.objects.exists()
     for child in (*workers, *creators, cleaner):
-        # Conflicts are met by trying again, not by telling people.
+        # Conflicts are retried, not reported.
         assert "Traceback" not in child.output(), child.output()
         assert "locked" not in child.output()
         assert "eadlock" not in child.output()

@@ -1,4 +1,4 @@
-"""Loops in real workers that are stopped, killed, paused and put to sleep in the middle of them."""
+"""Loops in real workers that are stopped, killed, paused or suspended meanwhile."""
 
 from __future__ import annotations
 

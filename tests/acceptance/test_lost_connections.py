@@ -1,4 +1,4 @@
-"""Connections that a server, a pooler or a firewall drops, wherever the worker is at that moment."""
+"""Connections dropped by a server, a pooler or a firewall at any moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="SQLit
 
 
 def _sessions() -> list[int]:
-    """The server's numbers of all other sessions on the database of the tests."""
+    """Return the ids of all other sessions on the test database."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(
@@ -59,7 +59,7 @@ def test_a_connection_lost_between_polls(launch: Launcher, room: Room) -> None:
 
 
 def test_a_connection_lost_during_a_step(launch: Launcher, room: Room) -> None:
-    """Given a step that is done when its connection is found lost, its end is recorded all the same."""
+    """If a step has finished when the connection is found lost, its result is still recorded."""
     workflow = Asking.start()
     child = launch.worker("--max-steps", "2", settings={"LEASE": 30})
     until(lambda: room.notes("began"), "the body has begun", child=child)
@@ -68,7 +68,7 @@ def test_a_connection_lost_during_a_step(launch: Launcher, room: Room) -> None:
     until(lambda: child.process.poll() is not None, "it has run both steps")
 
     workflow.refresh_from_db()
-    # The second body may get the news when it uses the database; its own step is then retried by hand.
+    # The second body may get the error when it uses the database; then resume() retries its step.
     assert len(room.notes("ended")) == 1
     first = workflow.executions.get(step_name="ask")
     assert (first.state, first.outcome) == ("completed", "success")
@@ -76,7 +76,7 @@ def test_a_connection_lost_during_a_step(launch: Launcher, room: Room) -> None:
 
 
 def test_a_connection_lost_unnoticed_in_a_body_is_recorded(launch: Launcher, room: Room) -> None:
-    """Given that the session is killed by the body itself, finalize is the first to find out."""
+    """The body itself kills the session, so finalize is the first to notice."""
     workflow = Careless.start()
     launch.worker("--max-steps", "2", settings={"LEASE": 30}).finish()
 
@@ -90,7 +90,7 @@ def test_a_connection_lost_unnoticed_in_a_body_is_recorded(launch: Launcher, roo
 
 
 def test_connections_lost_while_many_steps_run(launch: Launcher, room: Room) -> None:
-    """Given sessions dropped again and again while steps begin and end, everything comes to its end."""
+    """Sessions are dropped repeatedly while steps start and end, and everything still completes."""
     workflows = [Chain.start() for _ in range(40)]
     child = launch.worker(
         "--threads", "2", "--poll-interval", "0.2", settings={"LEASE": 1, "MAX_CRASHES": 1000}
@@ -123,7 +123,7 @@ def all_ended() -> bool:
 @pytest.mark.only_on("mysql", "mariadb", reason="PostgreSQL ends no idle sessions unless it is told to")
 def test_idle_sessions_ended_by_the_server(launch: Launcher, room: Room) -> None:
     Chain.start()
-    # Between polls, and between two beats, every session is idle for too long.
+    # Between polls and between beats, every session exceeds the idle timeout.
     child = launch.worker(
         "--poll-interval",
         "2.5",

@@ -1,4 +1,4 @@
-"""Through a pooler in transaction mode: no session of ours is one session."""
+"""Behind a pooler in transaction mode: a client connection has no fixed server session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.only_on("postgresql", reason="pgbouncer is PostgreSQL's
 
 @pytest.fixture
 def pooled(transactional_db: None, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a process that reaches the database through two pooled sessions."""
+    """Return the environment of a process that uses the database through two pooled sessions."""
     bouncer = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
     if bouncer is None:
         pytest.skip("pgbouncer is not installed")
@@ -38,7 +38,7 @@ def pooled(transactional_db: None, tmp_path: Path) -> Iterator[dict[str, str]]:
         f"[databases]\n* = host={given['HOST']} port={given['PORT']} user={given['USER']}\n"
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
         "pool_mode = transaction\ndefault_pool_size = 2\nunix_socket_dir =\n"
-        # What Django says when it connects, and no pooler needs to know.
+        # Parameters that Django sends when it connects, and that the pooler can ignore.
         "ignore_startup_parameters = extra_float_digits,options\n"
     )
     user = user_for("postgres")

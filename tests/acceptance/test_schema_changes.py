@@ -1,4 +1,4 @@
-"""No transaction of ours is open while a body runs: schema changes do not wait for slow steps."""
+"""No transaction is open while a body runs: schema changes do not wait for slow steps."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_worker_has_no_open_transaction_during_a_step(launch: Launcher, room: 
             )
             return int(cursor.fetchone()[0])
 
-    # Polls and beats have short ones; one of a body would never go.
+    # Polls and beats have short transactions; one around a body would stay open.
     until(lambda: open_transactions() == 0, "no transaction is open", child=child)
     room.allow("go")
     until(lambda: room.notes("after"), "it goes on", child=child)

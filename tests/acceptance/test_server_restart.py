@@ -1,4 +1,4 @@
-"""The server goes away and comes back while a worker runs."""
+"""The database server stops and restarts while a worker runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ with connection.cursor() as cursor:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[PrivateServer]]:
-    """Those that were started; the last one may still run."""
+    """Return the servers that were started; the last one may still run."""
     started: list[PrivateServer] = []
     yield started
     for each in started:
@@ -65,7 +65,7 @@ def server(servers: list[PrivateServer]) -> PrivateServer:
 
 @pytest.fixture
 def away(server: PrivateServer, room: Room, tmp_path: Path) -> Iterator[Launcher]:
-    """Starts processes that use the private server."""
+    """Return a launcher of processes that use the private server."""
     name = f"geneva_{uuid.uuid4().hex}"
     environment = {
         **os.environ,
@@ -80,13 +80,13 @@ def away(server: PrivateServer, room: Room, tmp_path: Path) -> Iterator[Launcher
 
 
 def _restart(server: PrivateServer) -> None:
-    """Stop it, as an upgrade would, and start it again on the same data and port.
+    """Stop the server, as an upgrade would, and start it again with the same data and port.
 
-    Not by force: a server without syncs, as the tests have it, would forget what it has confirmed.
+    It is not killed: the tests' server does not sync, so it would lose confirmed commits.
     """
     command = list(map(str, server.process.args))  # type: ignore[arg-type]
     user = _user_of(server)
-    # PostgreSQL waits for its clients after a SIGTERM; after a SIGINT it does not.
+    # PostgreSQL waits for its clients after SIGTERM, but not after SIGINT.
     server.process.send_signal(signal.SIGINT if DATABASE == "postgresql" else signal.SIGTERM)
     server.process.wait(60)
     with (server.directory / "server.log").open("ab") as log:
@@ -112,13 +112,13 @@ def _said(launcher: Launcher, program: str) -> str:
 
 
 def test_a_worker_continues_after_a_restart(server: PrivateServer, away: Launcher, room: Room) -> None:
-    """Given one step in hand and an idle thread, the step is recorded and new work is found."""
+    """With one running step and one idle thread, the step is recorded and new work is found."""
     _said(away, START)
     child = away.worker("--threads", "2", "--poll-interval", "0.2", settings={"LEASE": 30})
     until(lambda: room.notes("began"), "the body has begun", child=child)
 
     _restart(server)
-    # It is done while the server is still on its way up.
+    # It finishes while the server is still starting.
     room.allow("go")
     until(lambda: room.notes("after"), "the step was recorded and the next one has run", child=child)
     until(lambda: _can_start(away), "work can be given again", child=child)

@@ -1,4 +1,4 @@
-"""The first signal finishes what is in hand; the second leaves at once and loses nothing."""
+"""The first signal finishes running steps; the second stops at once and loses nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.acceptance.workshop.workflows import Patient
 def test_the_first_signal_finishes_running_steps(
     launch: Launcher, room: Room, number: signal.Signals
 ) -> None:
-    """Given two steps in hand and one that is due, the two end well, and what follows is left scheduled."""
+    """With two running steps and one that is due, the two complete, and the next steps stay scheduled."""
     for _ in range(3):
         Patient.start()
     child = launch.worker("--threads", "2")
@@ -39,13 +39,13 @@ def test_the_first_signal_finishes_running_steps(
 
 
 def test_the_second_signal_stops_at_once_and_another_worker_continues(launch: Launcher, room: Room) -> None:
-    """Given a lease of an hour: only a process that said it is dead is recovered within this test."""
+    """With a lease of an hour, only a process that marked itself dead is recovered within this test."""
     workflow = Patient.start()
     settings = {"LEASE": 3600}
     child = launch.worker(settings=settings)
     until(lambda: room.notes("began"), "the body has begun", child=child)
 
-    # Of two kinds: the system may deliver two of one kind as one.
+    # Two different signals: the system may merge two of the same kind.
     child.signal(signal.SIGTERM)
     child.signal(signal.SIGINT)
     status = child.wait()

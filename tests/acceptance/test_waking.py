@@ -1,4 +1,4 @@
-"""On PostgreSQL an idle worker is told at once of what is due: its own interval here is an hour."""
+"""On PostgreSQL, an idle worker is notified at once of due steps. Its poll interval here is an hour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR = ("--poll-interval", "3600")
 
 
 def _idle(launch: Launcher, *arguments: str) -> Child:
-    """A worker that listens and has found nothing."""
+    """Start a worker that listens and has found nothing."""
     child = launch.worker(*HOUR, *arguments)
     until(_listeners, "the worker listens", child=child)
     return child
@@ -73,7 +73,7 @@ def test_skip_and_resume_at_wake_a_worker(launch: Launcher, room: Room) -> None:
 
 
 def test_a_next_step_on_another_queue_wakes_its_worker(launch: Launcher, room: Room) -> None:
-    """Given workers of two queues, only the one that is meant runs the step."""
+    """With workers of two queues, only the one for the step's queue runs it."""
     there = launch.worker(*HOUR, "--queues", "there", "--max-steps", "5")
     here = launch.worker(*HOUR, "--queues", "here")
     until(lambda: len(_listeners()) == 2, "both listen", child=there)

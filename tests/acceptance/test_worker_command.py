@@ -1,4 +1,4 @@
-"""``manage.py geneva_worker`` as an operator meets it."""
+"""``manage.py geneva_worker`` as an operator uses it."""
 
 from __future__ import annotations
 

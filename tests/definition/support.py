@@ -1,4 +1,4 @@
-"""What tests of definitions share: a base to derive from, and class bodies as text."""
+"""Helpers of the tests of definitions: a base class, and class bodies given as text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from geneva_drive import Workflow, cancel_if, removed_step, step
 from geneva_drive.definition.registry import registry
 
 FILE = "shop/workflows.py"
-"""What a class made by `define` names as its file."""
+"""The file name of classes created by `define`."""
 
 
 class Base(Workflow):
-    """Gives the classes of the tests an app."""
+    """Base class that gives test classes an app."""
 
     class Meta:
         abstract = True
@@ -27,7 +27,7 @@ class Base(Workflow):
 
 @contextmanager
 def registry_left_alone() -> Iterator[None]:
-    """Forget the classes that are made meanwhile, here and in Django's registry of models."""
+    """Unregister the classes created in the block, here and in Django's registry of models."""
     classes, former = dict(registry._classes), dict(registry._former)
     models = {label: dict(by_name) for label, by_name in apps.all_models.items()}
     try:
@@ -41,9 +41,9 @@ def registry_left_alone() -> Iterator[None]:
 
 
 def define(source: str, **names: Any) -> Any:
-    """Run class definitions that are given as text, and return the last class.
+    """Run class definitions given as text, and return the last class.
 
-    Line numbers in complaints are those of the text, counted from 1, with `FILE` as the file.
+    Error messages refer to `FILE` and to the lines of the text, counted from 1.
     """
     namespace: dict[str, Any] = {
         "__name__": "shop.workflows",

@@ -1,4 +1,4 @@
-"""The order of steps: within a class, with neighbours, over subclasses and mixins."""
+"""The order of steps: within a class, with before= and after=, in subclasses and mixins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking up steps and their neighbours."""
+"""Looking up steps and their neighbors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""skip_if, run_if and cancel_if: what they take, and what they answer."""
+"""skip_if, run_if and cancel_if: accepted values and results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.definition.support import define
 
 
 class Row:
-    """Stands for a workflow: conditions ask for nothing but methods and attributes."""
+    """Stands in for a workflow: conditions use only methods and attributes."""
 
     withdrawn = True
 
@@ -52,7 +52,7 @@ def test_an_error_in_a_condition_is_propagated() -> None:
 
 @pytest.mark.parametrize("test", ["later", lambda workflow: workflow.later()])
 def test_an_awaitable_result_is_refused(test: Any) -> None:
-    # It is always true, so the workflow would be canceled, or the step skipped, each time.
+    # A coroutine is always true, so the workflow would be canceled or the step skipped each time.
     with pytest.raises(TypeError, match=r"condition 'check' of Row gave an awaitable"):
         Condition(test, name="check").evaluate(Row())
 

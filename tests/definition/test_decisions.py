@@ -1,4 +1,4 @@
-"""From what happened to what follows, as a table and as invariants."""
+"""Decisions about what follows an event, as a table and as invariants."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def by_policy(match: Match, done: int) -> Decision:
 
 
 def by_handler(match: Match, done: int) -> Decision:
-    """A handler that wants what the policy would do."""
+    """A handler that requests what the policy would do."""
     return decide_handled(flow.Reattempt(HOUR), ERROR, match, reattempts=done, crashes=1)
 
 
-# Action by who decides by limit and how many there were.
+# Action by decider, limit and number of reattempts.
 TABLE = [
     *[(by_policy, action, None, 0, end) for action, end in ENDS.items()],
     *[(by_policy, action, 3, 50, end) for action, end in ENDS.items()],
@@ -204,7 +204,7 @@ _AFTER = {
 
 @st.composite
 def decisions(draw: st.DrawFn) -> tuple[Match | None, int, Decision]:
-    """A policy or none, how many reattempts there were, and what was decided."""
+    """A policy or None, the number of reattempts so far, and the decision."""
     found = draw(st.none() | matches)
     done = draw(st.integers(0, 300))
     crashes = draw(st.integers(0, 10))
@@ -249,7 +249,7 @@ def test_a_reattempt_is_within_the_limit_and_counted(case: tuple[Match | None, i
 def test_a_step_that_always_fails_gets_exactly_its_reattempts_despite_crashes(
     cap: int, crash_before: list[bool], terminal: str
 ) -> None:
-    """Plays the rows of one step: its attempts fail or crash, until something else follows."""
+    """Simulates the rows of one step: attempts fail or crash until something else follows."""
     runs = reattempts = crashes = 0
     script = iter(crash_before)
     while True:

@@ -1,4 +1,4 @@
-"""Which policy an exception meets."""
+"""Which policy applies to an exception."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class VeryBusy(Busy):
 
 
 class Says:
-    """Matches what has a word in its text."""
+    """Matches errors whose text contains a word."""
 
     def __init__(self, word: str) -> None:
         self.word = word

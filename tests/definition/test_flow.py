@@ -1,4 +1,4 @@
-"""Flow control: BaseExceptions that carry a decision out of a step."""
+"""Flow control: BaseExceptions that end a step with a decision."""
 
 from __future__ import annotations
 

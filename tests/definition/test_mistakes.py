@@ -1,4 +1,4 @@
-"""What cannot work is refused when the class is made, with the place, the value and the way out."""
+"""Classes that cannot work are refused when they are created, with the place, the value and a hint."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def keeping_arguments(function: Any) -> Any:
 
 
 class Mistake:
-    """A class body that is wrong.
+    """A wrong class body, and the expected error.
 
-    `body` is that of a class `Made`, or whole classes of which the last one, `Made`, is wrong. `step` is the
-    step that is complained of, `says` what the complaint has in it, `line` the line that it points to: of a
-    body, counted from 2, for the class statement is put before it.
+    `body` is the body of a class `Made`, or whole classes of which the last, `Made`, is wrong. The error names
+    `step`, contains `says` and points to `line`. In a body, lines count from 2, because the class statement is
+    put before it.
     """
 
     def __init__(self, body: str, *says: str, step: str = "ship", line: int = 2) -> None:

@@ -1,4 +1,4 @@
-"""Job options: which there are, and which layer wins."""
+"""Job options: which exist, and which layer takes precedence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be said about exceptions, and what is refused when the class is made."""
+"""How exception policies are declared, and what is refused when the class is created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.definition.support import FILE, define
 
 
 class Matching:
-    """Matches by itself."""
+    """Matches with its own method."""
 
     def matches(self, error: Exception) -> bool:
         return "again" in str(error)
@@ -40,7 +40,7 @@ def in_class(body: str, **names: Any) -> tuple[Policy, ...]:
     return policies
 
 
-# -- what can be said
+# -- valid declarations
 
 
 @pytest.mark.parametrize("action", ["pause", "cancel", "skip", "reattempt"])
@@ -164,7 +164,7 @@ def test_a_method_can_be_a_handler(decorator: str, matchers: tuple[Any, ...]) ->
     assert policy.handler == policy.name == "back_off"
     assert policy.matchers == matchers
     assert policy.cap == 100
-    assert cls.back_off(None, 5) == 5  # a plain method again
+    assert cls.back_off(None, 5) == 5  # now a plain method
 
 
 def test_a_matcher_object_is_not_mistaken_for_the_decorated_function() -> None:
@@ -237,7 +237,7 @@ def test_an_empty_list_means_no_policy() -> None:
     assert in_class("exception_policies = []") == ()
 
 
-# -- what is refused
+# -- refused declarations
 
 
 def refused(body: str, **names: Any) -> str:

@@ -1,4 +1,4 @@
-"""Named backoffs: longer each time, capped, with jitter."""
+"""Named backoffs: increasing, capped, with jitter."""
 
 from __future__ import annotations
 

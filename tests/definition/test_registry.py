@@ -17,7 +17,7 @@ from geneva_drive.definition.registry import Registry
 def made(
     label: str, *former: str, bases: tuple[type, ...] = (), module: str = "shop.workflows", **more: Any
 ) -> Any:
-    """Return a class as the registry sees it."""
+    """Return a class that can be registered."""
     definition = ClassDefinition(label=label, former_types=former, **more)
     return type(label.split(".")[1], bases, {"__module__": module, "_geneva": definition})
 

@@ -1,4 +1,4 @@
-"""How steps are declared, and what is kept of them."""
+"""How steps are declared, and what the definition contains."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_series_makes_a_step_for_each_wait() -> None:
         def done(self) -> None: ...
 
     class Again(Polling):
-        """Reads the same series once more."""
+        """Declares the same series again."""
 
     for cls in (Polling, Again):
         assert cls.steps.names == ("polls_1", "polls_2", "polls_3", "done")

@@ -28,14 +28,14 @@ def one_step(options: str, **names: Any) -> Any:
 
 
 def refusal(options: str, **names: Any) -> str:
-    """Return the complaint about a step with these options."""
+    """Return the error message about a step with these options."""
     with pytest.raises(StepConfigurationError) as caught:
         one_step(options, **names)
     return str(caught.value)
 
 
 class Anything:
-    """A matcher of anything."""
+    """A matcher that accepts anything."""
 
     def matches(self, signal: Any) -> bool:
         """Always."""

@@ -86,7 +86,7 @@ class CeleryProject:
         )  # fmt: skip
 
     def feeder(self, *arguments: str, **settings: Any) -> Child:
-        """Start a process that feeds and keeps house."""
+        """Start a feeder."""
         return self._launcher.process(
             "-m", "django", "geneva_worker", "--feed-only", "--poll-interval", "0.2", *arguments,
             settings={"DISPATCHER": [PATH, self._options], **settings},

@@ -93,7 +93,7 @@ def test_messages_carry_an_id_and_an_alias_and_nothing_else(celery: Make, redis_
     assert message["headers"]["id"] == workflow.executions.get().job_id
 
 
-def test_only_what_is_due_soon_goes_to_the_broker(celery: Make, redis_url: str) -> None:
+def test_only_executions_due_soon_go_to_the_broker(celery: Make, redis_url: str) -> None:
     project = celery(redis_url, lookahead=60)
 
     soon = Chain.start(at=_after(30))
@@ -199,7 +199,7 @@ def test_a_message_that_is_delivered_again_while_its_step_runs_changes_nothing(
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
 @pytest.mark.once(reason=ONCE)
-def test_a_warm_shutdown_ends_with_the_step_in_hand(celery: Make, redis_url: str, room: Room) -> None:
+def test_a_warm_shutdown_ends_after_the_running_step(celery: Make, redis_url: str, room: Room) -> None:
     project = celery(redis_url)
     workflow = Patient.start()
     worker = project.worker()
@@ -265,7 +265,7 @@ def test_a_broker_that_restarts_loses_nothing(
 
 @pytest.mark.only_on("postgresql", reason=ONCE)
 @pytest.mark.once(reason=ONCE)
-def test_what_was_kept_by_a_broker_that_lost_its_memory_is_sent_again(
+def test_messages_lost_by_the_broker_are_sent_again(
     celery: Make, private_redis: PrivateServer, room: Room
 ) -> None:
     import redis

@@ -83,7 +83,7 @@ def test_queues_can_be_mapped(app: CeleryApp, use: Callable[..., Celery]) -> Non
     assert _next(app, "celery-mail")
 
 
-def test_what_is_due_soon_has_a_time_and_what_is_due_later_is_not_sent(
+def test_executions_due_soon_have_a_countdown_and_later_ones_are_not_sent(
     app: CeleryApp, use: Callable[..., Celery]
 ) -> None:
     use()
@@ -96,7 +96,7 @@ def test_what_is_due_soon_has_a_time_and_what_is_due_later_is_not_sent(
 
 
 @pytest.mark.parametrize(("given", "sent"), [(0, 5), (-1, 6), (-100, 9), (100, 0)])
-def test_priorities_are_sent_when_they_are_asked_for(
+def test_priorities_are_sent_if_enabled(
     app: CeleryApp, use: Callable[..., Celery], given: int, sent: int
 ) -> None:
     use(priorities=True)
@@ -173,7 +173,7 @@ def test_a_lookahead_that_the_broker_does_not_wait_for_is_reported(
     assert "geneva_drive.W074" in _ids()
 
 
-def test_a_process_without_the_projects_app_is_told(use: Callable[..., Celery]) -> None:
+def test_a_process_without_the_projects_app_is_reported(use: Callable[..., Celery]) -> None:
     nobodys = CeleryApp("default", set_as_current=False)
     nobodys.set_default()
     use()
@@ -186,7 +186,7 @@ def test_a_process_without_the_projects_app_is_told(use: Callable[..., Celery]) 
         current.set_current()
 
 
-def test_health_tells_of_a_broker_out_of_reach(app: CeleryApp, use: Callable[..., Celery]) -> None:
+def test_health_reports_an_unavailable_broker(app: CeleryApp, use: Callable[..., Celery]) -> None:
     assert use().health() == []
     other = CeleryApp("geneva_tests", broker="redis://127.0.0.1:1/0", set_as_current=True)
     try:

@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_in_a_step_loses_nothing(tasks: Any, launch: Lau
     room.forbid("death")
 
     second = _worker(launch)
-    # Whoever keeps house: here a feeder, which has nothing to feed.
+    # A feeder does the housekeeping.
     launch.process("-m", "django", "geneva_worker", "--feed-only", settings={"DISPATCHER": PATH})
     until(lambda: _finished(workflow), "it is done", child=second)
 
@@ -119,7 +119,7 @@ def test_rows_on_another_database_than_the_tasks_are_dispatched_after_their_comm
     assert task.args_kwargs["args"][1] == "other"
 
 
-def test_queue_priority_and_time_are_handed_over(tasks: Any) -> None:
+def test_queue_priority_and_time_are_passed_on(tasks: Any) -> None:
     at = clock.now() + timedelta(days=9)
     Heroless.start(at=at, job_options={"queue": "deadly", "priority": 7})
     Heroless.start(job_options={"priority": -1000})
@@ -146,9 +146,7 @@ def test_a_backend_without_delays_is_fed_when_it_is_due(tasks_table: None, setti
     assert not DjangoTasks().enqueues_inside("default")
 
 
-def test_queues_that_the_backend_does_not_declare_are_told_by_the_check(
-    tasks: Any, settings: Settings
-) -> None:
+def test_undeclared_queues_are_reported_by_the_check(tasks: Any, settings: Settings) -> None:
     class Printing(Workflow):
         may_proceed_without_hero = True
 

@@ -45,7 +45,7 @@ class AtOnce(Free):
         trace.append("later")
 
 
-def test_what_is_due_runs_with_the_commit_and_waits_are_left() -> None:
+def test_due_executions_run_with_the_commit_and_waits_stay() -> None:
     with transaction.atomic():
         workflow = AtOnce.start()
         assert trace == []
@@ -101,7 +101,7 @@ def test_a_chain_that_goes_through_the_dispatcher_each_time_does_not_recurse() -
     assert max(depths) - min(depths) < 10 < len(depths)
 
 
-def test_what_a_step_starts_runs_behind_it() -> None:
+def test_a_workflow_started_by_a_step_runs_after_it() -> None:
     class Outer(Free):
         @step
         def outer(self) -> None:
@@ -118,7 +118,7 @@ def test_what_a_step_starts_runs_behind_it() -> None:
     assert_state(workflow, "finished")
 
 
-def test_an_error_is_recorded_and_reaches_neither_the_caller_nor_those_behind(
+def test_an_error_is_recorded_and_reaches_neither_the_caller_nor_later_executions(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class StartsAndBreaks(Free):
@@ -144,7 +144,7 @@ def test_a_rolled_back_start_runs_nothing() -> None:
     assert Workflow.objects.count() == 0
 
 
-def test_many_that_start_together_run_one_after_the_other() -> None:
+def test_workflows_started_together_run_in_sequence() -> None:
     class Writes(Free):
         @step
         def one(self) -> None:
@@ -156,7 +156,7 @@ def test_many_that_start_together_run_one_after_the_other() -> None:
     assert Writes.objects.finished().count() == 4
 
 
-def test_a_control_runs_what_it_schedules() -> None:
+def test_an_operator_action_runs_what_it_schedules() -> None:
     workflow = AtOnce.start()
 
     workflow.pause()

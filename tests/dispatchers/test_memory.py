@@ -91,7 +91,7 @@ def test_the_commit_that_counts_is_that_of_the_database_with_the_rows(recording:
     assert row.job_id == "job-1"
 
 
-def test_what_is_due_beyond_reach_is_not_dispatched_but_fed_when_its_time_comes_near(
+def test_executions_beyond_the_lookahead_are_fed_when_due_soon(
     recording: type[Recording],
 ) -> None:
     soon = Heroless.start(at=clock.now() + MINUTE)
@@ -124,7 +124,7 @@ def test_without_delays_nothing_is_dispatched_before_it_is_due(
     assert recording.told[0][1]["delay"] == 0
 
 
-def test_a_sending_that_fails_harms_nobody_and_is_made_up_for_once(
+def test_a_failed_dispatch_is_made_up_for_once(
     recording: type[Recording], caplog: pytest.LogCaptureFixture
 ) -> None:
     recording.failing = True
@@ -141,7 +141,7 @@ def test_a_sending_that_fails_harms_nobody_and_is_made_up_for_once(
     assert _told() == [_row(workflow).pk]
 
 
-def test_a_feeder_leaves_a_fresh_row_to_its_own_sender(recording: type[Recording]) -> None:
+def test_a_feeder_leaves_a_young_row_to_its_sender(recording: type[Recording]) -> None:
     Heroless.start()
     StepExecution.objects.update(dispatched_at=None)  # as it is between the commit and the sending
 
@@ -150,7 +150,7 @@ def test_a_feeder_leaves_a_fresh_row_to_its_own_sender(recording: type[Recording
         assert _fed() == 1
 
 
-def test_a_job_that_never_came_is_dispatched_again_and_not_again_before_its_time(
+def test_a_lost_job_is_dispatched_again_once_per_interval(
     recording: type[Recording],
 ) -> None:
     workflow = Heroless.start()
@@ -173,7 +173,7 @@ def test_a_job_that_never_came_is_dispatched_again_and_not_again_before_its_time
     assert StepExecution.objects.count() == 1, "the same row"
 
 
-def test_a_change_of_time_is_dispatched_anew_and_the_old_job_changes_nothing(
+def test_a_rescheduled_execution_is_dispatched_again_and_its_old_job_ignored(
     recording: type[Recording],
 ) -> None:
     workflow = Heroless.start(at=clock.now() + MINUTE)
@@ -188,7 +188,7 @@ def test_a_change_of_time_is_dispatched_anew_and_the_old_job_changes_nothing(
     assert _told() == [_row(workflow).pk] * 3
 
 
-def test_an_old_job_for_what_is_due_beyond_reach_changes_nothing_at_all(recording: type[Recording]) -> None:
+def test_an_early_job_beyond_the_lookahead_changes_nothing(recording: type[Recording]) -> None:
     workflow = Heroless.start(at=clock.now() + 10 * MINUTE)
     before = StepExecution.objects.values().get()
 
@@ -198,7 +198,7 @@ def test_an_old_job_for_what_is_due_beyond_reach_changes_nothing_at_all(recordin
     assert recording.told == []
 
 
-def test_one_that_was_put_off_while_it_was_being_sent_is_not_taken_for_sent(
+def test_an_execution_deferred_during_its_dispatch_is_fed_later(
     recording: type[Recording],
 ) -> None:
     def defer(execution_id: Any) -> None:
@@ -241,7 +241,7 @@ def test_two_feeders_at_once_send_each_row_once(recording: type[Recording]) -> N
     assert sorted(_told()) == sorted(_row(each).pk for each in workflows)
 
 
-def test_a_feeder_gives_up_on_a_queue_whose_sending_fails_and_goes_on_with_the_next(
+def test_a_feeder_gives_up_on_a_failing_queue_and_continues_with_the_next(
     recording: type[Recording], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     recording.failing = True
@@ -265,7 +265,9 @@ def test_a_feeder_gives_up_on_a_queue_whose_sending_fails_and_goes_on_with_the_n
     assert caplog.text.count("could not be dispatched") == 3
 
 
-def test_inside_of_the_transaction_where_the_dispatcher_wants_it(recording: type[Recording]) -> None:
+def test_jobs_are_enqueued_inside_the_transaction_if_the_dispatcher_says_so(
+    recording: type[Recording],
+) -> None:
     recording.inside = True
     with transaction.atomic():
         workflow = Heroless.start()
@@ -273,7 +275,7 @@ def test_inside_of_the_transaction_where_the_dispatcher_wants_it(recording: type
         assert _row(workflow).job_id == "job-1"
 
 
-def test_inside_of_the_transaction_a_failure_undoes_nothing_but_itself(
+def test_a_failed_dispatch_inside_the_transaction_rolls_back_only_itself(
     recording: type[Recording], caplog: pytest.LogCaptureFixture
 ) -> None:
     recording.inside = True
@@ -302,7 +304,7 @@ def test_forgetting_lets_another_dispatcher_be_fed(recording: type[Recording]) -
     assert sorted(_told()) == sorted([_row(due).pk, _row(waiting).pk])
 
 
-def test_where_the_tables_are_the_queue_nothing_is_noted_and_nothing_is_fed(settings: Settings) -> None:
+def test_the_worker_dispatcher_remembers_and_feeds_nothing(settings: Settings) -> None:
     settings.GENEVA_DRIVE = {"DISPATCHER": "geneva_drive.dispatchers.Worker"}
     workflow = Heroless.start()
 

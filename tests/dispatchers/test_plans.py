@@ -25,7 +25,7 @@ def _full_tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None
         empty()
 
 
-def test_the_feeder_goes_from_bucket_to_bucket_of_what_is_due(recording: type[Recording]) -> None:
+def test_the_feeder_uses_the_index_of_due_executions(recording: type[Recording]) -> None:
     StepExecution.objects.update(created_at=clock.local(clock.now() - timedelta(days=1)))
 
     found = plans(lambda: housekeeping.feed("default"))

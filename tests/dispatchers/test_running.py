@@ -60,7 +60,7 @@ def _only(workflow: Workflow) -> Any:
     return workflow.executions.get().pk
 
 
-def test_a_job_runs_its_execution_and_what_follows_straight_on() -> None:
+def test_a_job_runs_its_execution_and_continues_inline() -> None:
     workflow = Carried.start()
 
     run(_only(workflow), "default", kind="test")
@@ -69,7 +69,7 @@ def test_a_job_runs_its_execution_and_what_follows_straight_on() -> None:
     assert (workflow.state, ran) == ("finished", [("one", workflow.pk), ("two", workflow.pk)])
 
 
-def test_its_process_has_a_heartbeat_and_is_named_by_what_it_runs() -> None:
+def test_a_dispatched_execution_names_its_process_and_heartbeat() -> None:
     workflow = Carried.start()
     assert not Process.objects.exists(), "at the first step, not before"
 
@@ -82,7 +82,7 @@ def test_its_process_has_a_heartbeat_and_is_named_by_what_it_runs() -> None:
     assert Process.objects.count() == 1, "one for the process"
 
 
-def test_without_straight_on_each_step_is_a_job_of_its_own(settings: Settings, recording: Any) -> None:
+def test_without_inline_continuation_each_step_is_a_job(settings: Settings, recording: Any) -> None:
     settings.GENEVA_DRIVE = {**settings.GENEVA_DRIVE, "INLINE_CONTINUATION": False}
     workflow = Carried.start()
 
@@ -94,7 +94,7 @@ def test_without_straight_on_each_step_is_a_job_of_its_own(settings: Settings, r
     )
 
 
-def test_a_chain_that_is_long_goes_through_the_dispatcher_again(settings: Settings) -> None:
+def test_a_long_chain_goes_through_the_dispatcher_again(settings: Settings) -> None:
     settings.GENEVA_DRIVE = {
         "DISPATCHER": ("tests.dispatchers.recording.Recording", {"inline_continuation_for": timedelta(0)})
     }
@@ -106,7 +106,7 @@ def test_a_chain_that_is_long_goes_through_the_dispatcher_again(settings: Settin
     assert len(Recording.told) == 2
 
 
-def test_a_process_that_stops_ends_with_the_step_in_hand() -> None:
+def test_a_stopping_process_ends_after_the_running_step() -> None:
     workflow = Carried.start()
 
     run(_only(workflow), "default", kind="test", is_stopping=lambda: True)
@@ -115,7 +115,7 @@ def test_a_process_that_stops_ends_with_the_step_in_hand() -> None:
     assert len(Recording.told) == 2
 
 
-def test_a_job_that_comes_twice_runs_its_execution_once() -> None:
+def test_a_duplicate_job_runs_its_execution_once() -> None:
     workflow = Carried.start()
     first = _only(workflow)
 
@@ -153,7 +153,7 @@ def test_two_deliveries_at_once_run_it_once() -> None:
     assert ran == [("one", workflow.pk), ("two", workflow.pk)]
 
 
-def test_jobs_for_rows_that_are_gone_or_moved_on_change_nothing() -> None:
+def test_outdated_jobs_change_nothing() -> None:
     canceled = Carried.start()
     canceled.cancel()
     paused = Carried.start()
@@ -168,7 +168,7 @@ def test_jobs_for_rows_that_are_gone_or_moved_on_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("execution_id", ["'; DROP TABLE", "os.system", None, "1e5"])
-def test_what_is_no_key_is_refused(execution_id: Any) -> None:
+def test_an_invalid_key_is_refused(execution_id: Any) -> None:
     with pytest.raises(DispatcherError, match="no execution's key"):
         run(execution_id, "default", kind="test")
 
@@ -178,12 +178,12 @@ def test_an_unknown_database_is_refused() -> None:
         run(1, "nowhere", kind="test")
 
 
-def test_keys_cross_as_json_has_them() -> None:
+def test_keys_survive_json() -> None:
     key = uuid4()
     assert (running.message_id(12), running.message_id(key)) == (12, str(key))
 
 
-def test_what_a_step_raises_is_recorded_and_logged_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_steps_exception_is_recorded_and_logged_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
     workflow = CarriedFailing.start()
 
     run(_only(workflow), "default", kind="test")
@@ -194,7 +194,7 @@ def test_what_a_step_raises_is_recorded_and_logged_and_not_raised(caplog: pytest
     assert caplog.text.count("ValueError: not today") == 1
 
 
-def test_a_database_out_of_reach_before_anything_was_begun_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_database_is_raised_before_anything_started(monkeypatch: pytest.MonkeyPatch) -> None:
     workflow = Carried.start()
 
     def unreachable(*_: Any, **__: Any) -> None:
@@ -209,7 +209,7 @@ def test_a_database_out_of_reach_before_anything_was_begun_is_raised(monkeypatch
     assert len(ran) == 2
 
 
-def test_a_process_that_missed_its_lease_beats_before_it_begins() -> None:
+def test_a_process_that_missed_its_lease_beats_before_it_starts_a_step() -> None:
     run(_only(Heroless.start()), "default", kind="test")
     beating = heartbeat.ensure("default", "test")
     assert beating is not None
@@ -228,7 +228,7 @@ def _only_first(workflow: Workflow) -> Any:
     return workflow.executions.order_by("pk").values_list("pk", flat=True)[0]
 
 
-def test_inside_of_a_callers_transaction_no_heartbeat_is_begun() -> None:
+def test_no_heartbeat_starts_inside_a_callers_transaction() -> None:
     with transaction.atomic():
         workflow = Carried.start()
         run(_only(workflow), "default", kind="test")
@@ -236,7 +236,7 @@ def test_inside_of_a_callers_transaction_no_heartbeat_is_begun() -> None:
         assert not Process.objects.exists()
 
 
-def test_what_is_carried_here_from_within_a_step_runs_behind_it(settings: Settings) -> None:
+def test_an_execution_enqueued_within_a_step_runs_after_it(settings: Settings) -> None:
     order: list[str] = []
 
     class Nesting(Workflow):

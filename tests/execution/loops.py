@@ -1,4 +1,4 @@
-"""Loops that note what they did, and what is to happen at one of their items."""
+"""Loops that record what they did, with an action at one of their items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from geneva_drive import Iteration, StepExecution, Workflow, resumable_step, ste
 from tests.execution.support import Free, trace
 
 HOOK: list[Callable[[Any, Iteration], None]] = []
-"""What the next body is to do beside its loop."""
+"""What the next body does in addition to its loop."""
 
 
 def at(number: int, act: Callable[[Any, Iteration], None]) -> None:
@@ -24,7 +24,7 @@ def at(number: int, act: Callable[[Any, Iteration], None]) -> None:
 
 
 class CountingLoop(Free):
-    """Ten items, noted one by one."""
+    """Ten items, recorded one by one."""
 
     def loop(self, iteration: Iteration) -> None:
         for item in iteration.iterate(range(10)):
@@ -42,7 +42,7 @@ class CountingLoop(Free):
 
 
 class SparingLoop(CountingLoop):
-    """The same, writing its cursor every four items."""
+    """The same with a checkpoint every four items."""
 
     @resumable_step(checkpoint_every=4)
     def count(self, iteration: Iteration) -> None:

@@ -1,4 +1,4 @@
-"""Workflows whose first step does what a script says, one attempt after the other."""
+"""Workflows whose first step follows a script, one entry per attempt."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Busy(Exception):
 
 
 class Script(list[Any]):
-    """What the attempts at a step do, one after the other, and what was seen of them."""
+    """What each attempt at a step does, and what was observed."""
 
     def __call__(self, workflow: Workflow) -> None:
         Scripted.runs += 1
         todo = self.pop(0) if len(self) > 1 else self[0]
         if isinstance(todo, BaseException):
-            # Without what earlier attempts left on it: the same one may be raised a hundred times.
+            # Without what earlier attempts left on it: the same error may be raised a hundred times.
             raise todo.with_traceback(None)
         if todo is not None:
             todo(workflow)
@@ -39,7 +39,7 @@ class Scripted(Workflow):
 
 
 def play(cls: type[Scripted], *script: Any, **given: Any) -> Any:
-    """Start a workflow whose first step does this; the last item again and again."""
+    """Start a workflow whose first step follows this script; the last entry is repeated."""
     Scripted.script = Script(script)
     return cls.start(**given)
 

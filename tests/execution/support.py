@@ -1,4 +1,4 @@
-"""What tests of running and moving workflows share."""
+"""Helpers of the tests that run and move workflows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from geneva_drive.execution.executor import execute
 from geneva_drive.execution.runner import Runner
 
 trace: list[Any] = []
-"""What bodies, hooks and conditions noted, in order. Emptied before each test."""
+"""What bodies, hooks and conditions recorded, in order. Cleared before each test."""
 
 
 class Free(Workflow):
-    """Gives the classes of the tests an app, and needs no hero."""
+    """Base class that gives test classes an app and needs no hero."""
 
     hero: Any
     may_proceed_without_hero = True
@@ -30,7 +30,7 @@ class Free(Workflow):
 
 @contextmanager
 def own_classes_forgotten() -> Iterator[None]:
-    """Forget the workflow classes that a test makes. Unlike in tests of definitions most tests make none."""
+    """Unregister the workflow classes that a test declares."""
     classes, former = dict(registry._classes), dict(registry._former)
     models = dict(apps.all_models["testapp"])
     try:
@@ -44,12 +44,12 @@ def own_classes_forgotten() -> Iterator[None]:
 
 
 def active(workflow: Workflow) -> StepExecution:
-    """The one execution that is scheduled, waiting or in progress."""
+    """Return the one execution that is scheduled, waiting or in progress."""
     return StepExecution.objects.using(workflow._state.db).active().get(workflow_id=workflow.pk)
 
 
 def history(workflow: Workflow) -> list[tuple[str, str, str | None]]:
-    """Step, state and outcome of each execution, oldest first."""
+    """Return step, state and outcome of each execution, oldest first."""
     rows = StepExecution.objects.using(workflow._state.db).filter(workflow_id=workflow.pk).order_by("pk")
     return list(rows.values_list("step_name", "state", "outcome"))
 
@@ -67,13 +67,13 @@ def run(workflow: Workflow, *, inline_continuation: bool = False) -> int:
 
 
 def columns(row: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Every column of a row as the database has it now."""
+    """Return every column of a row as it is in the database."""
     fresh = type(row)._base_manager.using(row._state.db).get(pk=row.pk)
     names = [field.attname for field in fresh._meta.concrete_fields if field.attname not in without]
     return {name: getattr(fresh, name) for name in names}
 
 
 def everything(workflow: Workflow) -> list[dict[str, Any]]:
-    """Every column of the workflow and of its executions, to show that nothing changed."""
+    """Return every column of the workflow and its executions, to show that nothing changed."""
     executions = StepExecution.objects.using(workflow._state.db).filter(workflow_id=workflow.pk)
     return [columns(workflow), *(columns(row) for row in executions.order_by("pk"))]

@@ -123,10 +123,10 @@ def test_an_async_step_inside_a_running_loop_explains_that_it_cannot_run() -> No
 
     async def outer() -> None:
         try:
-            # As somebody does who forgets sync_to_async; the unsafe ORM call is not what is tried here.
+            # Like code that forgets sync_to_async; the unsafe ORM call is not what this tests.
             execute(pk)
         finally:
-            connection.close()  # a loop has its own
+            connection.close()  # a loop has its own connection
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
@@ -147,7 +147,7 @@ def test_from_a_running_loop_an_async_step_runs_in_a_thread() -> None:
 
     from asgiref.sync import async_to_sync
 
-    # async_to_sync keeps the threads of sync_to_async on this one, and with it on the test's transaction.
+    # async_to_sync runs sync_to_async on this thread, and so in the test's transaction.
     async_to_sync(outer)()
 
     assert done == [2]

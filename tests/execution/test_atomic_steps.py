@@ -113,7 +113,7 @@ def _prepared(workflow: Workflow) -> Any:
 def test_a_fenced_atomic_step_rolls_back(atomic: Any) -> None:
     workflow = atomic()
     claimed = _prepared(workflow)
-    # Recovered and begun anew by somebody else.
+    # Recovered and retried by another process.
     StepExecution.objects.update(attempt_token="00000000-0000-0000-0000-000000000001")
 
     assert executor.run(claimed, Runner()) == 1
@@ -159,7 +159,7 @@ def test_a_caught_database_error_fails_the_step_if_it_broke_the_transaction(
 
     workflow = atomic(swallow)
 
-    # Django marks the innermost block; PostgreSQL refuses whatever comes next besides.
+    # Django marks the innermost block; PostgreSQL also refuses all following statements.
     with pytest.raises(DatabaseError):
         run(workflow)
 
@@ -213,10 +213,10 @@ def test_a_deadlock_rolls_back_everything_or_nothing(atomic: Any) -> None:
         Effect.objects.filter(pk=effect.pk).update(note="locked")
 
     def the_other_way_round() -> bool:
-        """Whether it came through."""
+        """Return whether it succeeded."""
         try:
             with transaction.atomic():
-                # What has done more is not the one that MySQL and MariaDB give up.
+                # MySQL and MariaDB abort the transaction that has written less.
                 Effect.objects.bulk_create(Effect(workflow="y", step="ballast") for _ in range(200))
                 lock(second)
                 other_has_second.set()
@@ -245,7 +245,7 @@ def test_a_deadlock_rolls_back_everything_or_nothing(atomic: Any) -> None:
             error = given_up
         other_came_through = futures[0].result(60)
 
-    # Which of the two is given up is the database's choice. PostgreSQL's is not always the same.
+    # The database chooses which of the two to abort, and PostgreSQL's choice varies.
     assert (error is not None) is other_came_through
     if error is not None:
         assert Effect.objects.filter(step="writes").count() == 0

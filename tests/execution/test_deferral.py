@@ -1,4 +1,4 @@
-"""Rows that this code cannot run: put off for a bounded time, then paused; and they stop nobody else."""
+"""Rows that this code cannot run: deferred for a limited time, then paused, without blocking others."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_code_that_declares_the_step_runs_it_and_clears_the_error() -> None:
         def from_newer_code(self) -> None:
             trace.append("newer")
 
-    # As the class that this code knows now.
+    # As an instance of the class that is now declared.
     StepExecution.objects.update(scheduled_for=clock.local(clock.now("default")))
     again = Workflow.objects.get(pk=workflow.pk)
     assert type(again) is Declared
@@ -192,7 +192,7 @@ def test_one_bad_row_does_not_stop_the_others() -> None:
 
 @contextmanager
 def refusing_to_begin(name: str) -> Iterator[None]:
-    """Let the database itself refuse to begin executions of this step: nobody could foresee that."""
+    """Let the database refuse to start executions of this step, as an unforeseeable error would."""
     table, condition = "geneva_drive_stepexecution", f"NEW.step_name = '{name}' AND NEW.state = 'in_progress'"
     create = {
         "sqlite": [
@@ -284,7 +284,7 @@ def test_a_completed_step_stays_completed_when_the_next_cannot_be_prepared(atomi
 def test_a_stored_value_of_a_newer_version_does_not_stop_steps_that_do_not_use_it(column: str) -> None:
     workflow = Declared.start()
     table = StepExecution if column == "cursor" else Workflow
-    # As newer code would write it; this version does not know the type.
+    # As newer code would write it; this version cannot read the type.
     with connection.cursor() as cursor:
         quoted = connection.ops.quote_name(column)
         cursor.execute(f"UPDATE {table._meta.db_table} SET {quoted} = %s", ['{"$quaternion": "1+i"}'])
@@ -293,7 +293,7 @@ def test_a_stored_value_of_a_newer_version_does_not_stop_steps_that_do_not_use_i
 
     assert history(workflow)[0] == ("one", "completed", "success")
     if column == "job_options":
-        # The next step needs them: a person decides.
+        # The next step needs them, so the workflow pauses.
         assert_state(workflow, "paused")
     else:
         run_to_end(workflow)

@@ -1,4 +1,4 @@
-"""What follows an exception of a step: what its policy says; and what ends processes is a crash."""
+"""What happens after an exception in a step: its policy decides, and process-ending exceptions are crashes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_atomic_steps_writes_are_rolled_back_before_a_policy_decides() -> Non
     assert Order.objects.filter(number="written").count() == 1
 
 
-# -- what ends processes is a crash
+# -- process-ending exceptions are crashes
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])

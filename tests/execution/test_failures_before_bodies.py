@@ -1,4 +1,4 @@
-"""Exceptions before the body: those of conditions and of looking up the hero meet the same policies."""
+"""Exceptions before the body, in conditions and in the hero lookup, are handled by the same policies."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FailsHeroic(Workflow):
 
 @pytest.fixture
 def hero_model_gone() -> Iterator[Callable[[], None]]:
-    """A function after which heroes cannot be looked up: their model is not installed any more."""
+    """Return a function that makes hero lookups fail: their model is no longer installed."""
 
     def gone() -> None:
         ContentType.objects.filter(model="order").update(model="gone")
@@ -83,7 +83,7 @@ def test_an_error_in_the_hero_lookup_is_handled_by_them_too(hero_model_gone: Cal
 
 
 def test_no_policy_applies_to_an_undeclared_step(hero_model_gone: Callable[[], None]) -> None:
-    """A failing look-up on a row whose step this code does not know: skip has no next, reattempt no same."""
+    """The lookup fails on a row whose step is undeclared, so neither skip nor reattempt is possible."""
     workflow = FailsHeroic.start(Order.objects.create())
     workflow.executions.update(step_name="unknown")
     hero_model_gone()

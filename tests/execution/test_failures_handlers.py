@@ -1,4 +1,4 @@
-"""Handlers and matchers: what they decide, what they may not do, and what becomes of their own errors."""
+"""Handlers and matchers: their decisions, what they must not do, and their own errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Busy(Exception):
-    """Of this module: a test looks for its full name."""
+    """An error of this module; a test looks for its full name."""
 
 
 class FailsHandled(Scripted):
@@ -146,7 +146,7 @@ def test_a_handler_runs_without_a_lock_and_without_a_transaction() -> None:
 
 def test_a_handlers_decision_is_fenced(caplog: pytest.LogCaptureFixture) -> None:
     def meanwhile(workflow: Any, error: Exception) -> None:
-        # Recovered meanwhile: the row is not ours any more.
+        # Recovered meanwhile, so the row belongs to another process.
         with travel(geneva.STUCK_AFTER + timedelta(minutes=1)):
             recover(str(workflow._state.db))
         workflow.cancel()

@@ -1,4 +1,4 @@
-"""How often a step that raises is reattempted: what counts, what ends the count, and who begins it anew."""
+"""How often a failing step is reattempted: what is counted, and what resets the count."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_success_in_between_resets_the_count() -> None:
 
     assert_state(workflow, "finished")
     assert Scripted.runs == 4
-    # Another visit to the step has all of its reattempts again.
+    # When the workflow returns to the step, it has all its reattempts again.
     second = play(FailsThrice, Busy())
     assert Scripted.runs == 4
     run_to_end(second)
@@ -99,7 +99,7 @@ def test_a_crash_is_neither_counted_nor_resets_the_count() -> None:
         run_to_end(workflow)
 
     assert_state(workflow, "paused")
-    # The one that crashed never began.
+    # The crashed attempt never started.
     assert Scripted.runs == 4
     assert [row.outcome for row in rows(workflow)] == [
         "reattempted",
@@ -111,7 +111,7 @@ def test_a_crash_is_neither_counted_nor_resets_the_count() -> None:
 
 
 def test_crashes_are_counted_across_reattempts() -> None:
-    """A step that fails and crashes in turn ends by the limit of crashes, if not before."""
+    """A step that alternately fails and crashes ends at the limit of crashes at the latest."""
     workflow = play(FailsEver, Busy())
     with contextlib.ExitStack() as later:
         for _ in range(geneva.MAX_CRASHES):

@@ -1,4 +1,4 @@
-"""Whatever an exception is like, it is recorded within bounds."""
+"""Every exception is recorded within the size limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a policy lets a reattempt wait."""
+"""The wait before a reattempt."""
 
 from __future__ import annotations
 

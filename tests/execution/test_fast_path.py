@@ -1,4 +1,4 @@
-"""Two ways of beginning and result steps, one set of rows; and what a late finisher may not do."""
+"""The fast path and the portable path write the same rows, and late results are fenced."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ meddle: Meddle = lambda workflow: None  # noqa: E731 - replaced by each test
 
 @pytest.fixture
 def meddling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Meddle], None]:
-    """Set what somebody else does while the body of the step in the middle runs."""
+    """Set what another process does while the body of the second step runs."""
     return lambda act: monkeypatch.setitem(globals(), "meddle", act)
 
 
 class Chain(Free):
-    """Plain steps, which the short way may take; the test meddles within the second."""
+    """Plain steps, which can use the fast path; the test interferes during the second."""
 
     hero_model = "testapp.Order"
     may_proceed_without_hero = False
@@ -83,7 +83,7 @@ class HerolessChain(Free):
 
 
 class Various(Free):
-    """Before steps that are not plain, some of them not due at once."""
+    """Steps followed by steps that are not plain, some of them not due at once."""
 
     @step
     def first(self) -> None:
@@ -112,7 +112,7 @@ class Various(Free):
 
 
 def meddle_last(workflow: Workflow) -> None:
-    """Replaced by the tests that meddle within the last step."""
+    """Replaced by the tests that interfere during the last step."""
 
 
 def recover(workflow: Workflow) -> None:
@@ -123,7 +123,7 @@ def recover(workflow: Workflow) -> None:
 
 
 def recover_and_begin_anew(workflow: Workflow) -> None:
-    """As another process would; its body is still running when ours comes to its end."""
+    """Recover the execution as another process would; its body is still running when this one ends."""
     recover(workflow)
     StepExecution.objects.filter(pk=active(workflow).pk).update(
         state="in_progress", attempt_token="00000000-0000-0000-0000-000000000001"
@@ -182,7 +182,7 @@ def _disconnected() -> Iterator[None]:
 
 @contextmanager
 def portable() -> Iterator[None]:
-    """Who wants to hear of each state gets the portable way."""
+    """Receivers of state changes require the portable path."""
 
     def listen(**_: Any) -> None:
         pass
@@ -195,7 +195,7 @@ def portable() -> Iterator[None]:
 
 
 def play(cls: Any, options: dict[str, Any] | None, inline_continuation: bool) -> list[dict[str, Any]]:
-    """Play to where nothing is due; return all rows with times by their order, without what is random."""
+    """Run until nothing is due; return all rows, with times replaced by their order and without random values."""
     trace.clear()
     workflow = cls.start(Order.objects.create(), job_options=options, metadata={"parcels": [1, 2.5, None]})
     for _ in range(12):
@@ -277,7 +277,7 @@ def test_a_plain_step_needs_one_statement() -> None:
         execute(pk)
 
     writes = [query["sql"] for query in captured.captured_queries if query["sql"].lstrip()[:4] == "WITH"]
-    # Begin the first, hand over to the second, end that one and leave the third scheduled.
+    # Start the first, hand off to the second, end that and leave the third scheduled.
     assert len(writes) == 3
     assert not [query for query in captured.captured_queries if query["sql"].startswith(("UPDATE", "INSERT"))]
 
@@ -290,7 +290,7 @@ def test_a_chain_runs_each_step_once_on_every_database() -> None:
         (name, "completed", "success") for name in ("first", "middle", "third", "last")
     ]
     assert rows[0]["state"] == "finished"
-    # Each began in the commit that ended the one before.
+    # Each started in the commit that ended the one before.
     for before, after in pairwise(rows[1:-1]):
         assert before["finished_at"] == after["started_at"] == after["created_at"]
         assert (before["handed_off"], after["handed_off"]) == (before["id"] != 0, True)
@@ -400,7 +400,7 @@ def test_unreadable_options_pause_before_the_next_step_and_keep_the_completed_on
         @step(atomic=atomic)
         def done(self) -> None:
             trace.append("done")
-            # Written by hand, past every check.
+            # Written directly to the database, without any check.
             Workflow.objects.filter(pk=self.pk).update(job_options=wrong)
 
         @step

@@ -1,4 +1,4 @@
-"""What a step says about its workflow, and what comes of each word."""
+"""Flow control: what a step can call, and the effect of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ say: Act = lambda workflow: None  # noqa: E731 - replaced by each test
 
 
 class SpeaksAsTold(Free):
-    """Its second step says what the test wants."""
+    """Its second step calls what the test sets."""
 
     @step
     def before(self) -> None:
@@ -43,7 +43,7 @@ class SpeaksAsTold(Free):
 
 @pytest.fixture
 def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Act], Workflow]:
-    """A workflow that stands at the step which does what is given."""
+    """Return a workflow at the step that calls the given function."""
 
     def prepared(act: Act) -> Workflow:
         monkeypatch.setitem(globals(), "say", act)

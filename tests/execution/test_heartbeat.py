@@ -1,4 +1,4 @@
-"""This process's row, its beats, and what it answers for."""
+"""The row of a process, its beats, and the check of its executions."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_it_is_alive_only_while_its_last_beat_is_younger_than_the_lease(
 
 
 def test_a_beat_is_timed_from_when_it_was_sent(heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a statement that took longer than the lease to arrive, the process does not think it is alive."""
+    """If a beat takes longer than the lease to arrive, the process does not count as alive."""
     began = clock.ticks()
     now = heartbeat._now
 
@@ -140,7 +140,7 @@ def test_a_failing_beat_is_followed_by_others(settings: Any, caplog: pytest.LogC
 
 
 def test_checking_its_rows_does_not_delay_a_beat(settings: Any) -> None:
-    """Given an answer that waits for a lock, the process goes on beating and is not held for dead."""
+    """While the check waits for a lock, the process keeps beating and is not presumed dead."""
     settings.GENEVA_DRIVE = {"LEASE": timedelta(seconds=0.6)}
     waits, began = threading.Event(), threading.Event()
 
@@ -160,7 +160,7 @@ def test_checking_its_rows_does_not_delay_a_beat(settings: Any) -> None:
 
 
 def test_processes_that_stop_at_the_same_time_all_delete_their_rows(caplog: pytest.LogCaptureFixture) -> None:
-    """The children of a pool end together: none of them is in another's way."""
+    """The children of a pool end at the same time and do not block each other."""
     crowd = 8
     together = threading.Barrier(crowd)
 

@@ -1,4 +1,4 @@
-"""While user code runs nothing is locked and no transaction is open, and nothing set on ``self`` survives."""
+"""While user code runs, there is no lock and no transaction; attributes set on ``self`` are lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testapp.models import Effect, Order
 
 
 def elsewhere(act: Callable[[], Any]) -> Any:
-    """Do it in another thread, on a connection of its own."""
+    """Call it in another thread, on its own connection."""
 
     def there() -> Any:
         try:
@@ -30,17 +30,17 @@ def elsewhere(act: Callable[[], Any]) -> Any:
 
 
 def look(workflow: Any, where: str) -> None:
-    """Note whether a transaction is open here, and whether somebody else may write both rows."""
+    """Record whether a transaction is open, and whether another connection can write both rows."""
 
     def write_both() -> Any:
         with transaction.atomic():
             moment = clock.local(clock.now())
             if connection.features.has_select_for_update_skip_locked:
-                # What is locked is passed over, not waited for.
+                # Locked rows are skipped.
                 free = Workflow.objects.select_for_update(skip_locked=True).filter(pk=workflow.pk).count()
                 rows = StepExecution.objects.select_for_update(skip_locked=True)
                 return len(rows.filter(workflow_id=workflow.pk, state="in_progress")) + free
-            # On SQLite any open write transaction would make this wait, and fail.
+            # On SQLite any open write transaction makes this wait and fail.
             written = Workflow.objects.filter(pk=workflow.pk).update(updated_at=moment)
             return written + StepExecution.objects.filter(state="in_progress").update(dispatched_at=moment)
 
@@ -123,7 +123,7 @@ def test_a_schema_change_does_not_wait_for_a_step() -> None:
 
 
 class Forgetful(Free):
-    """Sets on its instance what it can, and looks whether the next step sees any of it."""
+    """Sets attributes on its instance, and checks that the next step sees none of them."""
 
     may_proceed_without_hero = False
 
@@ -250,7 +250,7 @@ def test_job_options_saved_by_a_body_apply_to_the_next_step(
     workflow = Moving.start(job_options={"priority": 3})
     run(workflow, inline_continuation=inline_continuation)
 
-    # Another queue: whoever ran the first step may not go on with it.
+    # On another queue, so there is no inline continuation.
     assert history(workflow)[1] == ("moved", "scheduled", None)
     first, second = workflow.executions.order_by("pk")
     assert ((first.queue, first.priority), (second.queue, second.priority)) == (("default", 3), ("slow", 7))

@@ -1,4 +1,4 @@
-"""Going along a queryset in pages: every row once, in order, on any column."""
+"""Reading a queryset in pages: every row once, in order, by any column."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def items() -> list[Item]:
-    """Sixty rows with ties, nulls, and letters of both cases, in random order."""
+    """Sixty rows with ties, nulls, and upper and lower case, in random order."""
     chance = random.Random(7)
     orders = [Order.objects.create(number=name) for name in ("b", "a", "B", "a")]
     moment = datetime.datetime(2024, 10, 27, 1, 0, 0, 123456, tzinfo=datetime.UTC)
@@ -54,7 +54,7 @@ def items() -> list[Item]:
 
 
 def walk(queryset: QuerySet[Any], cursor: Any = None, *, size: int = 7, stop_every: int = 5) -> list[Any]:
-    """The rows, as a loop sees them that is interrupted again and again; cursors go through their JSON."""
+    """Return the rows as seen by a loop that is interrupted repeatedly, with cursors stored as JSON."""
     rows: list[Any] = []
     stored = None
     while True:
@@ -99,7 +99,7 @@ def test_every_row_is_read_once_in_the_order_of_the_database(items: list[Item], 
 
     rows = walk(queryset)
 
-    # Where the order has ties, any two runs may differ: the key decides here.
+    # With ties in the order two runs may differ, so the key decides here.
     assert [row.pk for row in rows] == [row.pk for row in queryset.order_by(*order, "pk")]
 
 
@@ -169,7 +169,7 @@ def test_deferred_columns_cause_no_extra_queries(items: list[Item]) -> None:
         rows = walk(Item.objects.only("code").order_by("-rank", "label"), size=100, stop_every=100)
 
     assert len(rows) == 60
-    # The rows, and a look for more.
+    # The rows, and a query for more.
     assert len(queries) == 2
 
 
@@ -347,7 +347,7 @@ def test_memory_stays_flat_over_many_rows() -> None:
         finally:
             tracemalloc.stop()
 
-    peak(200)  # what is imported and cached on the way counts for nobody
+    peak(200)  # what is imported and cached on the way is not counted
     assert peak(6000) < 5 * peak(300), "twenty times the rows"
 
 
@@ -355,6 +355,6 @@ def test_memory_stays_flat_over_many_rows() -> None:
 def test_no_server_side_cursor_is_open_between_two_rows(items: list[Item]) -> None:
     for _ in Pages.of(Item.objects.order_by("rank"), None, 7, "here").rows_after(None):
         with connection.cursor() as cursor:
-            # Without a name is the portal of this very query, where the server binds its parameters.
+            # The one without a name is the portal of this query, if parameters are bound on the server.
             cursor.execute("SELECT count(*) FROM pg_cursors WHERE name NOT LIKE '\\_%%' AND name <> ''")
             assert cursor.fetchone() == (0,)

@@ -1,4 +1,4 @@
-"""What is looked at before a body may run, in which order, and what each of them does."""
+"""The checks before a body runs, their order, and the effect of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Ordered(Free):
-    """Notes each condition that is asked."""
+    """Records each condition that is checked."""
 
     may_proceed_without_hero = False
 
@@ -170,7 +170,7 @@ def test_a_failing_hero_lookup_is_not_a_missing_hero() -> None:
             trace.append("ran")
 
     workflow = Unreadable.start(Order.objects.create())
-    # A content type of a model that is not installed any more.
+    # A content type of a model that is no longer installed.
     ContentType.objects.filter(model="order").update(model="gone")
     ContentType.objects.clear_cache()
     try:

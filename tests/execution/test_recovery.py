@@ -1,4 +1,4 @@
-"""A live process answers for its own rows."""
+"""A live process recovers its own lost executions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def heartbeat() -> Iterator[Heartbeat]:
 
 
 def begun(heartbeat: Heartbeat, *, ago: timedelta, **columns: Any) -> RecoveredTwo:
-    """A workflow whose row this process began so long ago."""
+    """Return a workflow whose execution this process started that long ago."""
     workflow = RecoveredTwo.start()
     StepExecution.objects.filter(workflow_id=workflow.pk).update(
         state="in_progress",
@@ -54,7 +54,7 @@ def begun(heartbeat: Heartbeat, *, ago: timedelta, **columns: Any) -> RecoveredT
 
 
 def test_an_execution_that_no_thread_runs_is_recovered(heartbeat: Heartbeat) -> None:
-    """Given a commit whose acknowledgement was lost, nobody runs the row although its process lives."""
+    """After a commit whose acknowledgement was lost, no thread runs the execution although its process is live."""
     workflow = begun(heartbeat, ago=timedelta(minutes=5))
     assert recover_own(heartbeat) == 1
     assert history(workflow) == [("one", "failed", "recovered"), ("one", "scheduled", None)]
@@ -90,7 +90,7 @@ def test_executions_of_other_processes_are_left_alone(heartbeat: Heartbeat) -> N
 
 
 def test_a_thread_that_starts_the_execution_at_the_last_moment_keeps_it(heartbeat: Heartbeat) -> None:
-    """Given that the body begins between the list and the lock, the row is left alone."""
+    """If the body starts between the query and the lock, the execution is left alone."""
     workflow = begun(heartbeat, ago=timedelta(minutes=5))
     token = active(workflow).attempt_token
     assert token is not None
@@ -109,7 +109,7 @@ def test_a_thread_that_starts_the_execution_at_the_last_moment_keeps_it(heartbea
 
 
 def test_a_worker_checks_its_executions_at_each_beat(settings: Any) -> None:
-    """Given a row that a worker's process began and lost, the worker itself carries it on."""
+    """A worker recovers an execution that its own process started and lost."""
     settings.GENEVA_DRIVE = {"LEASE": timedelta(seconds=1)}
     worker = Worker(poll_interval=0.05, max_steps=2)
     failed: list[BaseException] = []
@@ -123,7 +123,7 @@ def test_a_worker_checks_its_executions_at_each_beat(settings: Any) -> None:
             connections.close_all()
 
     workflow = begun(worker.heartbeat, ago=timedelta(minutes=5))
-    # Young when the worker begins, so that it grows old under its eyes.
+    # Recent when the worker starts, so that it becomes old while the worker runs.
     StepExecution.objects.filter(workflow_id=workflow.pk).update(started_at=clock.local(clock.now()))
     thread = threading.Thread(target=work)
     thread.start()

@@ -1,4 +1,4 @@
-"""Loops that nothing interrupts: every item is done, and its cursor written, in one execution."""
+"""Uninterrupted loops: every item is done and checkpointed in one execution."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_checkpoint_every_four_items_writes_a_quarter_as_often() -> None:
     with CaptureQueriesContext(connection) as queries:
         workflow = run_next_step(SparingLoop.start())
 
-    # After 4 and 8, and what is left when the body has ended.
+    # After 4 and 8, and the rest when the body has ended.
     assert len([each for each in queries if "iterations_total = " in each["sql"]]) == 3
     assert rows(workflow)[0].cursor == 10
 

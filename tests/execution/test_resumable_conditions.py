@@ -1,4 +1,4 @@
-"""Conditions of a loop are looked at again before each of its executions."""
+"""The conditions of a loop are checked again before each of its executions."""
 
 from __future__ import annotations
 

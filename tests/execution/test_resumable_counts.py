@@ -1,4 +1,4 @@
-"""Progress ends the counts of crashes and of reattempts; without it they end at their limits."""
+"""Progress resets the counts of crashes and reattempts; without progress the limits apply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kill_at(workflow: Workflow, number: int) -> None:
     at(number, kill)
     with pytest.raises(ProcessKilled):
         run_next_step(workflow)
-    # Each later than the one before, which was begun at the time that the recovery before had travelled to.
+    # Each later than the one before, which started at the time to which the recovery before had travelled.
     with travel(timedelta(hours=2 * len(rows(workflow)))):
         recover("default")
 

@@ -1,4 +1,4 @@
-"""What a cursor can be: any payload, as it was when it was set, of a bounded size, and readable."""
+"""Cursors: any payload, stored as it was when it was set, of a limited size."""
 
 from __future__ import annotations
 
@@ -151,6 +151,6 @@ def test_a_cursor_of_newer_code_is_deferred_then_fails_and_pauses() -> None:
     failed = assert_step(workflow, "count", "failed", "failed")
     assert failed.error_class == "geneva_drive.exceptions.PayloadError"
     assert "count" in str(failed.error_message)
-    # Nothing is lost: newer code finds it as it was.
+    # Nothing is lost: newer code finds it unchanged.
     workflow.resume()
     assert active(workflow).cursor == failed.cursor

@@ -1,4 +1,4 @@
-"""Loops that go on in code that was changed meanwhile."""
+"""Loops that continue after a deploy changed their code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a loop goes on after a failure, a crash or a word by hand, and what it repeats."""
+"""Where a loop continues after a failure, a crash or an operator action, and what it repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a loop gives way: at its limits and when its process is to stop, but never before an item is done."""
+"""Where a loop ends its execution: at its limits and at a shutdown, but never before an item is done."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HastyLoop(CountingLoop):
 
 
 class _Stopping(Runner):
-    """A worker that is told to stop while the body runs."""
+    """Run a worker that is asked to stop while the body runs."""
 
     def __init__(self, after: int) -> None:
         super().__init__(inline_continuation=False)
@@ -74,7 +74,7 @@ def test_the_last_item_completes_the_step_without_a_continuation() -> None:
 
     workflow = run_to_end(Exact.start())
 
-    # Each execution does at least one item: none is made to find that there is nothing left.
+    # Each execution does at least one item; none is created only to find nothing left.
     assert [outcome for _, _, outcome in history(workflow)] == ["continued", "success", "success"]
 
 

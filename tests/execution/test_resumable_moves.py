@@ -1,4 +1,4 @@
-"""Moving the cursor, by hand and by a loop over items, and where it does not move."""
+"""Moving the cursor, by a call or by a loop over items, and where it cannot move."""
 
 from __future__ import annotations
 

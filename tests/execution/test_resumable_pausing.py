@@ -1,4 +1,4 @@
-"""Loops that are paused, canceled or taken away from outside stop at their next checkpoint."""
+"""Loops that are paused, canceled or recovered from outside stop at their next checkpoint."""
 
 from __future__ import annotations
 

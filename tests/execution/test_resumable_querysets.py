@@ -1,4 +1,4 @@
-"""Going along a queryset within a step, over several executions, and the total to come to."""
+"""Reading a queryset in a step over several executions, and the total number of items."""
 
 from __future__ import annotations
 

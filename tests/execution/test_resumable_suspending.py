@@ -1,4 +1,4 @@
-"""Loops that put off their rest themselves: suspend() and skip_to()."""
+"""Loops that defer their remaining items: suspend() and skip_to()."""
 
 from __future__ import annotations
 

@@ -26,11 +26,11 @@ Spans = Callable[[], Sequence[ReadableSpan]]
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
-    """A tracer provider, and a function that returns the spans that have ended, oldest first."""
+    """Set a tracer provider; return a function that returns the ended spans, oldest first."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    # The real one can be set once in a process.
+    # The real provider can be set only once in a process.
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     return exporter.get_finished_spans
 

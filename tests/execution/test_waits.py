@@ -1,4 +1,4 @@
-"""When a step is due: elapsed time by the database's clock, whatever zones and hosts say."""
+"""When a step is due: elapsed time by the database's clock, whatever the time zones and hosts."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_a_step_without_a_wait_runs_exactly_once() -> None:
 # In Amsterdam clocks went back on 26 October 2025 at 03:00, and forward on 30 March 2025 at 02:00.
 CHANGES = [
     datetime(2025, 10, 25, 22, 0, tzinfo=UTC),
-    datetime(2025, 10, 26, 0, 30, tzinfo=UTC),  # 02:30 for the first time
-    datetime(2025, 10, 26, 1, 30, tzinfo=UTC),  # 02:30 for the second
+    datetime(2025, 10, 26, 0, 30, tzinfo=UTC),  # the first 02:30
+    datetime(2025, 10, 26, 1, 30, tzinfo=UTC),  # the second 02:30
     datetime(2025, 3, 29, 23, 0, tzinfo=UTC),
     datetime(2025, 3, 30, 0, 59, 59, 999999, tzinfo=UTC),
 ]
@@ -204,7 +204,7 @@ def test_processes_with_and_without_time_zones_share_rows(
     first, second = workflow.executions.order_by("pk")
     for row in (first, second):
         assert clock.utc(row.scheduled_for) - clock.utc(row.created_at) == DAY
-    # It went ahead of its time to run the first.
+    # It travelled ahead to run the first.
     assert second.created_at == first.finished_at
     assert clock.now("default") < clock.utc(second.created_at) < clock.now("default") + DAY
     with travel(2 * DAY):
@@ -249,7 +249,7 @@ def test_a_host_with_a_wrong_clock_uses_the_databases(
     clock.reset()
     workflow = ThreeDays.start()
 
-    # By the database's own clock: due in three days, give or take the time that this test takes.
+    # By the database's clock: due in three days, plus or minus the duration of this test.
     rows = StepExecution.objects.filter(workflow_id=workflow.pk)
     minute = timedelta(minutes=1)
     assert rows.filter(scheduled_for__gt=Now() + 3 * DAY - minute).exists()

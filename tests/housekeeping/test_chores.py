@@ -1,4 +1,4 @@
-"""One pass of everything."""
+"""One pass of all chores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.housekeeping.support import DAY, KeptTwo, ended, in_hand, process
 pytestmark = pytest.mark.django_db
 
 
-def test_the_whole_pass_tells_what_it_did() -> None:
+def test_one_pass_reports_its_counts() -> None:
     ended(1, ago=50 * DAY)
     in_hand(KeptTwo.start(), process(beat=DAY))
     counts = housekeeping.housekeep()

@@ -1,4 +1,4 @@
-"""What dead processes have in hand is recovered, once, and nothing else is touched."""
+"""Steps of dead processes are recovered once, and nothing else is touched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.worker.support import active, history
 pytestmark = pytest.mark.django_db
 
 
-def test_a_dead_process_is_recovered_and_its_row_goes() -> None:
+def test_a_dead_process_is_recovered_and_its_row_deleted() -> None:
     workflow, dead = KeptTwo.start(), process(beat=DAY)
     in_hand(workflow, dead)
 
@@ -51,7 +51,7 @@ def test_a_live_process_is_left_alone_however_long_its_step_takes() -> None:
     assert Process.objects.count() == 1
 
 
-def test_a_process_whose_row_is_gone_is_dead() -> None:
+def test_a_process_without_a_row_is_dead() -> None:
     workflow, gone = KeptTwo.start(), process()
     in_hand(workflow, gone)
     Process.objects.all()._raw_delete("default")
@@ -68,7 +68,7 @@ def test_a_step_without_a_process_is_stuck_after_the_threshold(settings: Any) ->
     assert active(stuck).state == "scheduled"
 
 
-def test_a_dead_process_with_nothing_in_hand_just_goes() -> None:
+def test_an_idle_dead_process_is_deleted() -> None:
     process(beat=DAY)
     alive = process()
     assert recover("default") == Counts(processes=1)
@@ -89,7 +89,7 @@ def test_the_last_allowed_crash_pauses(settings: Any) -> None:
     assert [state for _, state, _ in history(workflow)] == ["failed"] * 3
 
 
-def test_a_crash_between_a_hand_over_and_the_body_does_not_count() -> None:
+def test_a_crash_between_a_hand_off_and_the_body_does_not_count() -> None:
     workflow = KeptTwo.start()
     in_hand(workflow, process(beat=DAY), handed_off=True, crashes=2)
     recover("default")
@@ -108,7 +108,7 @@ def test_a_success_resets_the_count() -> None:
 @pytest.mark.parametrize(
     ("action", "state"), [("reattempt", "ready"), ("pause", "paused"), ("cancel", "canceled")]
 )
-def test_the_setting_says_what_recovery_does(settings: Any, action: str, state: str) -> None:
+def test_the_setting_decides_the_recovery_action(settings: Any, action: str, state: str) -> None:
     settings.GENEVA_DRIVE = {"RECOVERY_ACTION": action}
     workflow = KeptTwo.start()
     in_hand(workflow, process(beat=DAY))
@@ -117,7 +117,7 @@ def test_the_setting_says_what_recovery_does(settings: Any, action: str, state: 
     assert workflow.state == state
 
 
-def test_the_step_knows_better_than_the_setting(settings: Any) -> None:
+def test_a_steps_on_crash_overrides_the_setting(settings: Any) -> None:
     settings.GENEVA_DRIVE = {"RECOVERY_ACTION": "cancel"}
     workflow = KeptPausing.start()
     in_hand(workflow, process(beat=DAY))
@@ -126,7 +126,7 @@ def test_the_step_knows_better_than_the_setting(settings: Any) -> None:
     assert workflow.state == "paused"
 
 
-def test_a_pause_that_was_asked_for_is_honoured() -> None:
+def test_a_requested_pause_is_honoured() -> None:
     workflow = KeptTwo.start()
     in_hand(workflow, process(beat=DAY))
     workflow.pause()
@@ -136,7 +136,7 @@ def test_a_pause_that_was_asked_for_is_honoured() -> None:
     assert (active(workflow).state, active(workflow).on_hold) == ("scheduled", True)
 
 
-def test_what_was_canceled_meanwhile_is_closed_and_nothing_follows() -> None:
+def test_a_canceled_execution_is_ended_without_a_successor() -> None:
     workflow = KeptTwo.start()
     in_hand(workflow, process(beat=DAY))
     workflow.cancel()
@@ -148,7 +148,7 @@ def test_what_was_canceled_meanwhile_is_closed_and_nothing_follows() -> None:
 
 
 @pytest.mark.parametrize("unknown", ["class", "step"])
-def test_code_that_does_not_know_it_waits_for_the_grace_and_then_pauses(settings: Any, unknown: str) -> None:
+def test_an_undeclared_step_is_left_for_the_grace_and_then_pauses(settings: Any, unknown: str) -> None:
     settings.GENEVA_DRIVE = {"UNDEFINED_STEP_GRACE": timedelta(minutes=5)}
     workflow = KeptTwo.start()
     in_hand(workflow, process(beat=DAY))
@@ -172,7 +172,7 @@ def test_code_that_does_not_know_it_waits_for_the_grace_and_then_pauses(settings
     assert Workflow.objects.get(pk=workflow.pk).state == "paused"
 
 
-def test_code_that_knows_it_does_not_wait_for_the_grace() -> None:
+def test_a_declared_step_is_recovered_within_the_grace() -> None:
     """Given that old code has met it, new code recovers it at once."""
     workflow = KeptTwo.start()
     in_hand(workflow, process(beat=DAY), deferred_since=clock.local(clock.now()))
@@ -180,8 +180,8 @@ def test_code_that_knows_it_does_not_wait_for_the_grace() -> None:
     assert active(workflow).step_name == "one"
 
 
-def test_a_list_that_has_grown_old_does_no_harm() -> None:
-    """Given a row that was begun anew, or a process that beats again, since the list was made: untouched."""
+def test_a_stale_list_does_no_harm() -> None:
+    """Given a row that was started again, or a process that beats again, since the list was made: untouched."""
     workflow, owner = KeptTwo.start(), process(beat=DAY)
     claimed = in_hand(workflow, owner)
     again, revived = KeptTwo.start(), process(beat=DAY)
@@ -203,7 +203,7 @@ def test_a_list_that_has_grown_old_does_no_harm() -> None:
     assert {active(workflow).state, active(again).state} == {"in_progress"}
 
 
-def test_a_late_finisher_is_fenced() -> None:
+def test_a_late_result_is_fenced() -> None:
     workflow = KeptTwo.start()
     claimed = in_hand(workflow, process(beat=DAY))
     recover("default")
@@ -212,7 +212,7 @@ def test_a_late_finisher_is_fenced() -> None:
     assert history(workflow) == before
 
 
-def test_one_row_that_cannot_be_recovered_keeps_no_other_from_it(
+def test_one_failing_recovery_does_not_stop_the_others(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a fault of our own in the middle of recovering one, the others are recovered."""
@@ -235,7 +235,7 @@ def test_one_row_that_cannot_be_recovered_keeps_no_other_from_it(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_housekeepers_and_the_late_finisher_at_once() -> None:
+def test_two_concurrent_recoveries_and_a_late_result() -> None:
     """Given all three at the same rows, each row gets one final state and one successor."""
     dead = process(beat=DAY)
     performances = [in_hand(KeptTwo.start(), dead) for _ in range(12)]
@@ -264,7 +264,7 @@ def test_two_housekeepers_and_the_late_finisher_at_once() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_fresh_rows_in_progress_cost_recovery_nothing(count: int) -> None:
+def test_recovery_runs_no_query_per_live_row(count: int) -> None:
     """Given many rows of live processes, the number of queries depends on the processes alone."""
     alive = process()
     for _ in range(count):

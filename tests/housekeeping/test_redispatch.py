@@ -1,4 +1,4 @@
-"""What is overdue is dispatched again."""
+"""Overdue executions are dispatched again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Remembering(Dispatcher):
-    """Notes what it was asked to carry."""
+    """Records what it was asked to enqueue."""
 
     carried: list[Any] = []
 
@@ -46,7 +46,7 @@ def _overdue(workflow: Workflow, *, by: timedelta, sent: timedelta | None) -> St
     return row
 
 
-def test_what_is_overdue_is_dispatched_again_as_it_is(carried: list[Any]) -> None:
+def test_overdue_executions_are_dispatched_again(carried: list[Any]) -> None:
     minutes = timedelta(minutes=1)
     never = _overdue(KeptTwo.start(), by=16 * minutes, sent=None)
     lost = _overdue(KeptTwo.start(), by=60 * minutes, sent=60 * minutes)
@@ -66,6 +66,6 @@ def test_what_is_overdue_is_dispatched_again_as_it_is(carried: list[Any]) -> Non
     assert (lost.state, lost.crashes, lost.job_id) == ("scheduled", 0, "job")
 
 
-def test_where_the_tables_are_the_queue_nothing_is_dispatched_again() -> None:
+def test_the_worker_dispatcher_dispatches_nothing_again() -> None:
     _overdue(KeptTwo.start(), by=DAY, sent=None)
     assert redispatch("default").redispatched == 0

@@ -1,4 +1,4 @@
-"""What ended before the retention goes, with its children; nothing else does."""
+"""Workflows that ended before the retention are deleted with their records; nothing else is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.housekeeping.support import DAY, KeptTwo, at_once, ended
 pytestmark = pytest.mark.django_db
 
 
-def test_what_ended_before_the_retention_goes_with_its_children(settings: Any) -> None:
+def test_expired_workflows_are_deleted_with_their_records(settings: Any) -> None:
     settings.GENEVA_DRIVE = {"RETENTION": 30 * DAY}
     old = [*ended(2, ago=31 * DAY), *ended(1, ago=40 * DAY, state="canceled")]
     young = ended(1, ago=29 * DAY)
@@ -33,14 +33,14 @@ def test_what_ended_before_the_retention_goes_with_its_children(settings: Any) -
     assert clean_up("default") == Counts()
 
 
-def test_none_keeps_everything(settings: Any) -> None:
+def test_retention_none_keeps_everything(settings: Any) -> None:
     settings.GENEVA_DRIVE = {"RETENTION": None}
     ended(1, ago=1000 * DAY)
     assert clean_up("default") == Counts()
     assert clean_up("default", retention=DAY).workflows == 1
 
 
-def test_one_with_an_execution_in_progress_stays() -> None:
+def test_a_workflow_with_a_running_step_is_kept() -> None:
     """Given a canceled workflow whose old body still runs, its end finds its rows."""
     running, _ = ended(2, ago=100 * DAY, state="canceled")
     StepExecution.objects.filter(pk=running.executions.all()[0].pk).update(state="in_progress")
@@ -49,7 +49,7 @@ def test_one_with_an_execution_in_progress_stays() -> None:
     assert running.executions.count() == 2
 
 
-def test_batches_are_bounded_and_it_can_be_stopped_and_begun_again(settings: Any) -> None:
+def test_a_clean_up_runs_in_batches_and_can_be_stopped(settings: Any) -> None:
     settings.GENEVA_DRIVE = {"CLEANUP_BATCH_SIZE": 3}
     # All at the very same moment: batches are told apart by key.
     ended(8, ago=50 * DAY)
@@ -61,7 +61,7 @@ def test_batches_are_bounded_and_it_can_be_stopped_and_begun_again(settings: Any
     assert clean_up("default").workflows == 2
 
 
-def test_rows_that_cannot_go_are_passed_over_once(settings: Any) -> None:
+def test_rows_that_cannot_be_deleted_are_tried_once(settings: Any) -> None:
     settings.GENEVA_DRIVE = {"CLEANUP_BATCH_SIZE": 2}
     workflows = ended(7, ago=50 * DAY)
     stays = workflows[:4]
@@ -94,7 +94,7 @@ def test_delete_signals_are_sent_for_the_base_class() -> None:
 
 @pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="SQLite locks all rows at once")
 @pytest.mark.django_db(transaction=True)
-def test_a_row_that_somebody_has_locked_is_left_for_the_next_pass() -> None:
+def test_a_locked_row_is_left_for_the_next_pass() -> None:
     locked, free = ended(2, ago=50 * DAY)
     with transaction.atomic():
         Workflow.objects.select_for_update().get(pk=locked.pk)

@@ -1,4 +1,4 @@
-"""The controls, and a workflow in each state in which they may meet it."""
+"""The controls, and a workflow in each state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def paused() -> Workflow:
 
 
 def failed() -> Workflow:
-    """Paused, since its second step raised."""
+    """Paused because its second step raised an error."""
     trace.append("fail")
     workflow = run_next_step(ready(), raise_errors=False)
     assert workflow.state == "paused"
@@ -74,7 +74,7 @@ CONTROLS: dict[str, Callable[[Any], Any]] = {
     "cancel": lambda workflow: workflow.cancel(by="eve", reason="r"),
 }
 
-# Step, state and outcome, as `history` has them.
+# Step, state and outcome, as `history` returns them.
 TWO_WAITS = ("two", "scheduled", None)
 TWO_RUNS = ("two", "in_progress", None)
 TWO_FAILED = ("two", "failed", "failed")

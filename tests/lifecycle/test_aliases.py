@@ -1,4 +1,4 @@
-"""Rows on another database than the default one: named by ``using=``, or chosen by a router."""
+"""Rows on a database other than the default, chosen with ``using=`` or by a router."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ToOther:
 
 @pytest.fixture(params=["using", "router"])
 def using(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """Arguments that say where, if somebody has to say it."""
+    """Arguments that name the database, where needed."""
     if request.param == "using":
         yield {"using": "other"}
     else:
@@ -149,7 +149,7 @@ WRONG: dict[str, Callable[[Order], Any]] = {
 
 @pytest.mark.parametrize("how", WRONG)
 def test_a_hero_from_another_database_is_refused_naming_both(how: str, order: Order) -> None:
-    # A hero of the same key, with a run of its own, must not be taken for it.
+    # A hero with the same key and its own workflow must not be confused with it.
     Elsewhere.start(Order.objects.create(pk=order.pk))
 
     with pytest.raises(HeroKeyError, match=r"'other'.*'default'"):
@@ -183,7 +183,7 @@ def test_dispatch_waits_for_the_commit_of_the_rows_own_database(order: Order) ->
         with transaction.atomic(using="other"):
             with transaction.atomic(using="default"):
                 workflow = Elsewhere.start(order)
-            # Committed on the default one, which has nothing to do with it.
+            # Commit on the default database, which is not the one of the rows.
             assert len(trace) == 1
         assert len(trace) == 3
     assert_state(workflow, "finished")

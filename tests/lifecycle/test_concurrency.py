@@ -1,4 +1,4 @@
-"""Many at once: real threads, each with a connection of its own."""
+"""Concurrent calls: real threads, each with its own connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Contended(Free):
 
 
 def at_once(number: int, act: Callable[[int], Any]) -> list[Any]:
-    """What each thread's call gave; they begin together."""
+    """Return the result of each thread's call; all threads start together."""
     barrier = threading.Barrier(number)
 
     def work(position: int) -> Any:
@@ -69,10 +69,10 @@ def test_of_twenty_concurrent_starts_for_one_hero_one_succeeds(how: str) -> None
         assert answers == {"started": 1, "found": 19}
         existing = Contended.objects.ongoing().get()
         assert history(existing) == [("one", "scheduled", None)]
-        # And again when it has ended.
+        # And again after it ended.
         run_to_end(existing)
         if how == "get_or_create":
-            return  # it finds the finished one, as get() does
+            return  # finds the finished one, as get() does
 
 
 def test_two_overlapping_batches_start_each_workflow_once() -> None:
@@ -89,10 +89,10 @@ def test_two_overlapping_batches_start_each_workflow_once() -> None:
 def test_the_conflicting_workflow_is_found_even_if_it_is_newer_than_the_snapshot() -> None:
     order = Order.objects.create()
     with transaction.atomic():
-        # The snapshot of a repeatable read is taken here.
+        # The snapshot of a repeatable-read transaction is taken here.
         assert Workflow.objects.count() == 0
         if connection.vendor == "sqlite":
-            # One writer at a time: the other must have come before.
+            # SQLite allows one writer at a time: the other must come first.
             started = None
         else:
             started = at_once(1, lambda _: Contended.start(order))[0]
@@ -135,7 +135,7 @@ def test_each_of_many_concurrent_controls_is_applied_completely_or_refused() -> 
     workflow.refresh_from_db()
     actions = list(workflow.operator_actions.order_by("pk").values_list("action", flat=True))
     assert len(actions) == answers["done"] >= 1
-    # They took turns: pause, resume, pause …
+    # They alternate: pause, resume, pause …
     assert actions == [("pause", "resume")[position % 2] for position in range(len(actions))]
     assert workflow.state == ("paused" if len(actions) % 2 else "ready")
     assert active(workflow).on_hold is (workflow.state == "paused")

@@ -1,4 +1,4 @@
-"""Moving a workflow by hand: what each control does in each state, and what it leaves written."""
+"""Operator actions: what each does in each state, and which rows it leaves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.lifecycle.controls import (
 
 pytestmark = pytest.mark.django_db
 
-# What the workflow becomes and where it points, and how its second step's row and the one after stand.
+# The workflow's state and next step, and the states of the second step's execution and the one after.
 Expected = tuple[str, str | None, list[tuple[str, str, str | None]]]
 
 DONE: dict[tuple[Callable[[], Workflow], str], Expected] = {
@@ -81,7 +81,7 @@ def test_a_control_changes_the_rows_and_the_instance(state: Callable[[], Workflo
     assert history(workflow)[1:] == rows
     for row in workflow.executions.all():
         assert (row.finished_at is not None) is (row.state not in ("scheduled", "in_progress"))
-        # In flight it is the mark that somebody waits for it to stop, which a loop meets at its next item.
+        # While a step runs, this marks that it should stop; a loop checks it at its next item.
         wanted_to_stop = workflow.pause_requested_at is not None or workflow.state == "canceled"
         held_back = row.state == "scheduled" and workflow.state == "paused"
         assert row.on_hold is (held_back or (row.state == "in_progress" and wanted_to_stop))

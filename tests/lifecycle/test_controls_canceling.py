@@ -1,4 +1,4 @@
-"""A cancel while a step performs."""
+"""Canceling while a step runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pause and resume: what is kept, and a pause that is asked for while a step performs."""
+"""Pause and resume: what is preserved, and a pause requested while a step runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_pause_during_a_step_lets_it_finish_and_puts_the_next_on_hold(inline_c
     assert (workflow.next_step_name, workflow.pause_requested_at) == ("two", None)
     assert active(workflow).on_hold
     assert workflow.transitioned_at is not None
-    # Not dispatched: neither by a message nor by a scan.
+    # Dispatched neither by a message nor by a scan.
     assert run(workflow) == 0
     workflow.resume()
     run(workflow)

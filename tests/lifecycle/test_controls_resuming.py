@@ -1,4 +1,4 @@
-"""Going on elsewhere: resume_at and skip."""
+"""Continuing at another step: resume_at and skip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controls of rows whose step or class this code does not define."""
+"""Controls on rows whose step or class is undeclared."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_row_of_an_undeclared_class_can_be_paused_and_canceled(word: str, work
     else:
         with pytest.raises(StepNotDefinedError) as raised:
             CONTROLS[word](stored)
-        # The class is gone, and not a step of it: there is none to go on at.
+        # The class itself is undeclared, so there is no step to continue at.
         assert "declares no workflow class 'testapp.FromNewerCode'" in str(raised.value)
         assert "former_types" in str(raised.value)
         assert "cancel()" in str(raised.value)

@@ -1,4 +1,4 @@
-"""After the commit, and only then."""
+"""Executions are dispatched after the commit, and only then."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HERE = f"{__name__}.Noting"
 
 
 class Noting(Dispatcher):
-    """Notes what it is asked to carry, and whether the row can be seen by then."""
+    """Records what it has to dispatch, and whether the row is visible at that time."""
 
     supports_delays = True
 

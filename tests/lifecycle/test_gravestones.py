@@ -1,4 +1,4 @@
-"""Steps that are taken out, and steps that are renamed, while workflows are in flight."""
+"""Steps removed or renamed while workflows are in flight."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def before_deploy() -> Any:
 
 
 def buried(*names: str) -> Any:
-    """The code after the deploy: these steps are gravestones."""
+    """Return the class after the deploy, in which these steps are gravestones."""
 
     def body(name: str) -> Any:
         return removed_step() if name in names else step(lambda self: trace.append(name))
@@ -53,7 +53,7 @@ def buried(*names: str) -> Any:
 
 
 def deployed(workflow: Workflow) -> Any:
-    """The workflow as the code after the deploy loads it."""
+    """Return the workflow as the code after the deploy loads it."""
     return Workflow.objects.get(pk=workflow.pk)
 
 

@@ -1,4 +1,4 @@
-"""Every way of starting, and what is refused before anything is written."""
+"""Every way to start a workflow, and what is refused before anything is written."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_other_heroes_other_classes_and_allow_multiple_do_not_conflict(order: Or
 
     assert beside.allow_multiple
     assert ForOrders.objects.for_hero(order).count() == 3
-    # What runs beside holds no slot: it is not what get_or_start finds.
+    # A workflow with allow_multiple occupies no slot, so get_or_start does not find it.
     assert ForOrders.get_or_start(order)[0].allow_multiple is False
 
 
@@ -244,7 +244,7 @@ def test_an_ended_workflow_of_a_former_type_does_not_occupy_the_slot(order: Orde
     assert renamed.start(order).type == "testapp.Renamed"
 
 
-# What is wrong on purpose, past the type checker.
+# Wrong on purpose; typed as Any to pass the type checker.
 AnyOrders: Any = ForOrders
 AnyWorkflow: Any = Workflow
 AnyFree: Any = Free
@@ -324,7 +324,7 @@ def test_an_invalid_start_is_refused_and_nothing_is_written(what: str, order: Or
     with transaction.atomic():
         with pytest.raises(error, match=message):
             act(order)
-        # The caller's transaction is as usable as before.
+        # The caller's transaction is still usable.
         assert Workflow.objects.count() == StepExecution.objects.count() == 0
 
 
@@ -334,7 +334,7 @@ def test_a_key_that_does_not_fit_the_column_is_refused(order: Order) -> None:
         def one(self) -> None:
             pass
 
-    # The column of this suite is a big integer: most of its models have integer keys.
+    # The test suite's column is a big integer, because most of its models have integer keys.
     with transaction.atomic():
         with pytest.raises(HeroKeyError, match=r"UUID.*does not fit"):
             ForAnything.start(Ticket.objects.create())
@@ -354,7 +354,7 @@ def test_a_workflow_without_a_runnable_step_finishes_when_it_starts(order: Order
         assert (each.state, each.next_step_name) == ("finished", None)
         assert each.started_at == each.transitioned_at == each.created_at
         assert history(each) == []
-    # It holds no slot.
+    # It occupies no slot.
     assert NothingLeft.get_or_start(order)[1] is True
 
 
@@ -467,7 +467,7 @@ def test_start_many_accepts_a_queryset_and_an_empty_list() -> None:
 
 def test_start_many_needs_few_queries_for_any_number() -> None:
     counts = []
-    for number in (2, 30):  # SQLite takes some forty rows in one statement
+    for number in (2, 30):  # SQLite accepts about forty rows in one statement
         orders = [Order.objects.create() for _ in range(number)]
         with CaptureQueriesContext(connection) as captured:
             ForOrders.start_many(orders)

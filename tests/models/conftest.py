@@ -1,4 +1,4 @@
-"""The hero key column in each of its kinds, with heroes of every kind; classes that only one test knows."""
+"""The hero key column in each of its types, heroes of every type of key, and classes for single tests."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def heroes_installed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Install ``tests.columnsapp`` and make its tables, for the tests of one module."""
+    """Install ``tests.columnsapp`` and create its tables for the tests of one module."""
     with modify_settings(INSTALLED_APPS={"append": ["tests.columnsapp"]}), django_db_blocker.unblock():
-        apps.clear_cache()  # what other models know of relations to them
+        apps.clear_cache()  # relations that other models have cached
         models = list(apps.get_app_config("columnsapp").get_models())
         with connection.schema_editor() as editor:
             for model in models:
                 editor.create_model(model)
-        # Made here, or the cache would keep those that a test has rolled back.
+        # Created here, because the cache would keep those that a test rolled back.
         ContentType.objects.clear_cache()
         ContentType.objects.get_for_models(*models)
         yield
@@ -45,7 +45,7 @@ def heroes_installed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) 
 def kind(
     request: pytest.FixtureRequest, heroes_installed: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[str]:
-    """The hero key column, converted to each kind in turn and back at the end."""
+    """Convert the hero key column to each type in turn, and back at the end."""
     wanted: str = request.param
     with django_db_blocker.unblock():
         original = columns.hero_key_kind(DEFAULT_DB_ALIAS)
@@ -59,6 +59,6 @@ def kind(
 
 @pytest.fixture
 def classes_forgotten() -> Iterator[None]:
-    """Forget the workflow classes that the test makes."""
+    """Unregister the workflow classes that the test declares."""
     with registry_left_alone():
         yield

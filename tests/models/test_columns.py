@@ -1,4 +1,4 @@
-"""What a column is, and how that is decided."""
+"""The type of the hero key column, and how it is decided."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TestDecision:
             (0, 1, 0, "string"),
             (1, 0, 1, "bigint"),  # a tie
             (0, 1, 1, "bigint"),
-            (1, 1, 0, "string"),  # UUIDs do not outnumber all others
+            (1, 1, 0, "string"),  # UUIDs are not the majority
             (2, 1, 0, "uuid"),
             (1, 1, 1, "string"),  # together they outnumber integers
             (1, 1, 2, "bigint"),  # together they do not
@@ -244,7 +244,7 @@ class TestWhatIsThere:
 
 
 def test_importing_makes_no_query() -> None:
-    """Nor does making the queries."""
+    """Building the queries makes no query either."""
     program = """
 import django
 from django.conf import settings

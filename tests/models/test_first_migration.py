@@ -1,4 +1,4 @@
-"""The tables made anew, for each kind of hero key and of our own keys."""
+"""Fresh tables, for each type of hero key and of primary key."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_new_project_is_advised_before_its_first_migrate_from_its_declared_mod
 
     manage("makemigrations", "host")
     assert "geneva_drive.I008" in manage("check", "--database", "default")
-    # Our tables first: none of the project's exists when the hero key is decided.
+    # The library's tables come first: none of the project's exists when the hero key is decided.
     manage("migrate", "geneva_drive")
     described = json.loads(manage("geneva_hero_key", "--json"))
     assert described["column"]["kind"] == "uuid"

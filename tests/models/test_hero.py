@@ -1,4 +1,4 @@
-"""What becomes of a workflow when its hero changes, goes, or loses its model."""
+"""Workflows whose hero changes, is deleted, or loses its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py geneva_hero_key``: what was decided and why, and the conversion."""
+"""``manage.py geneva_hero_key``: the report and the conversion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ A_UUID = uuid.UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    """Run the command and give its exit status and output."""
+    """Run the command; return its exit status and output."""
     out = io.StringIO()
     try:
         call_command("geneva_hero_key", *arguments, stdout=out, stderr=out)
@@ -52,8 +52,8 @@ def keys() -> list[Any]:
 
 @pytest.fixture
 def column(heroes_installed: None, transactional_db: None) -> Iterator[Callable[[str], None]]:
-    """Convert the column to a kind; back at the end."""
-    # The flush after another test takes content types along.
+    """Convert the column to a type, and back at the end."""
+    # The flush after another test deletes content types too.
     ContentType.objects.clear_cache()
     original = columns.hero_key_kind(DEFAULT_DB_ALIAS)
 
@@ -146,7 +146,7 @@ class TestConverting:
         text = str(A_UUID) if connection.features.has_native_uuid_field else A_UUID.hex
         assert keys() == [text]
         assert list(UUIDHero.objects.filter(workflows__state="ready")) == [hero]
-        # The hole in uniqueness that two ways of writing a UUID would make.
+        # Two spellings of the same UUID would break uniqueness.
         with pytest.raises(IntegrityError), transaction.atomic():
             row(UUIDHero, A_UUID)
 

@@ -1,4 +1,4 @@
-"""Workflow classes are made as Python and Django make classes; and what takes the place of what."""
+"""Workflow classes are created like other Python and Django classes; and which class replaces which."""
 
 from __future__ import annotations
 

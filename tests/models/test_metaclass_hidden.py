@@ -1,4 +1,4 @@
-"""Workflow classes are hidden proxies: from migrations, content types and permissions, not from the admin."""
+"""Workflow classes are hidden from migrations, content types and permissions, but not from the admin."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_class_has_nothing_to_migrate() -> None:
     out = StringIO()
     call_command("makemigrations", "testapp", "geneva_drive", dry_run=True, verbosity=3, stdout=out)
 
-    # The app of the tests has no migrations, so all of its models are new to the command.
+    # The test app has no migrations, so the command sees all of its models as new.
     assert "name='Order'" in out.getvalue()
     for cls in (Made, Base, FiveSteps):
         assert cls.__name__ not in out.getvalue()

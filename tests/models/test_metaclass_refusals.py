@@ -1,4 +1,4 @@
-"""Workflow classes that cannot work are refused as a whole, before they are made."""
+"""Workflow classes that cannot work are refused before they are created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows come back as the class that their type names, and are found through its parents."""
+"""Rows are loaded as the class of their type, and are found through its parents."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_row_of_a_former_type_is_loaded_as_the_current_class() -> None:
         former_types = ["testapp.Earlier"]
 
     class Latest(Later):
-        """Has its own past, not its parent's."""
+        """Has its own former types, not its parent's."""
 
     assert type(Workflow.objects.get(pk=made.pk)) is Later
     assert list(Later.objects.values_list("pk", flat=True)) == [made.pk]

@@ -204,7 +204,7 @@ def test_executions_have_query_methods_too(orders: list[Order]) -> None:
 
 class TestLatestErrors:
     def failed(self, workflow: Workflow, minutes: int, error: str, **columns: Any) -> StepExecution:
-        """An attempt that failed, created so many minutes from now; its key grows with each call."""
+        """Create a failed attempt this many minutes from now; its key increases with each call."""
         values: dict[str, Any] = {"step_name": workflow.next_step_name, "state": "failed", **columns}
         moment = clock.local(clock.now() + timedelta(minutes=minutes))
         return StepExecution.objects.create(

@@ -1,4 +1,4 @@
-"""Many workflows at once, with every kind of hero key column."""
+"""start_many with every type of hero key column."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_row_gets_its_key_and_its_first_step(kind: str) -> None:
     assert skipped == [heroes[0]]
     assert [workflow.hero for workflow in created] == heroes
     assert len({workflow.pk for workflow in created}) == len(heroes)
-    # Not one by one, as after a collision.
+    # Not one by one, as after a conflict.
     assert sum("INSERT" in query["sql"] for query in captured.captured_queries) == 2
     for workflow in created:
         assert active(workflow).step_name == "one"

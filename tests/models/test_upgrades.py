@@ -1,4 +1,4 @@
-"""Databases that were made by an older release."""
+"""Databases created by an older release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def later_migrations() -> list[Any]:
 
 
 def harm_to_old_pods(operation: Any) -> str | None:
-    """Say what an operation does to pods of the release before, which still write and read; None if nothing."""
+    """Return how an operation breaks the previous release, which still reads and writes; None if it does not."""
     forbidden = (
         migrations.RemoveField,
         migrations.RenameField,
@@ -35,7 +35,7 @@ def harm_to_old_pods(operation: Any) -> str | None:
     if isinstance(operation, forbidden):
         return f"{type(operation).__name__} takes away what they use"
     if isinstance(operation, migrations.AddField):
-        # Old code names no new column.
+        # Old code does not name new columns.
         field = operation.field
         if not field.null and field.db_default is NOT_PROVIDED:
             return f"{operation.model_name}.{operation.name} is neither nullable nor has a default in the database"
@@ -67,7 +67,7 @@ def test_an_operation_that_would_break_it_is_found(operation: Any, harmful: bool
 
 
 def schema(alias: str) -> dict[str, Any]:
-    """Describe our tables as the server does: columns with their types, and everything that is on them."""
+    """Describe the tables as the server does: columns with their types, indexes and constraints."""
     connection = connections[alias]
     described: dict[str, Any] = {}
     with connection.cursor() as cursor:
@@ -76,7 +76,7 @@ def schema(alias: str) -> dict[str, Any]:
         )
         for table in tables:
             listed = connection.introspection.get_table_description(cursor, table)
-            # Not its display size, which on MySQL is that of the rows that are there.
+            # Not its display size, which on MySQL depends on the existing rows.
             described[table] = {
                 each.name: (each.type_code, each.internal_size, each.precision, each.null_ok, each.default)
                 for each in listed
@@ -101,7 +101,7 @@ def test_an_upgraded_database_keeps_its_rows_and_is_the_same_as_a_fresh_one() ->
         migrate("zero")
         migrate(FIRST)
         with connections["other"].cursor() as cursor:
-            # As the first release writes it: no column that came later is named.
+            # As the first release writes it, without later columns.
             cursor.execute(
                 "INSERT INTO geneva_drive_workflow (type, state, allow_multiple, created_at, updated_at) "
                 "VALUES ('testapp.Heroless', 'ready', %s, '2026-01-01 00:00:00', '2026-01-01 00:00:00')",
@@ -113,7 +113,7 @@ def test_an_upgraded_database_keeps_its_rows_and_is_the_same_as_a_fresh_one() ->
         with connections["other"].cursor() as cursor:
             cursor.execute("SELECT type, state FROM geneva_drive_workflow")
             assert list(cursor.fetchall()) == [("testapp.Heroless", "ready")]
-            # And as old pods go on to write it while the new release is rolled out.
+            # And as old processes still write it while the new release is rolled out.
             cursor.execute(
                 "INSERT INTO geneva_drive_stepexecution (workflow_id, step_name, state, queue, priority, "
                 "scheduled_for, on_hold, handed_off, iterations, crashes, created_at) "

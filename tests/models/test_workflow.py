@@ -1,4 +1,4 @@
-"""The workflow's own class: how it shows itself, is saved, copied and deleted."""
+"""The base class Workflow: how instances are displayed, saved, copied and deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One sentence for each reason why a workflow does not move."""
+"""explain(): one sentence for each reason why a workflow does not move."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def raises(error: BaseException) -> None:
 
 
 def says(workflow: Workflow, pattern: str) -> None:
-    """Assert the whole sentence; ``TIME`` in the pattern stands for a moment."""
+    """Assert the whole sentence; ``TIME`` in the pattern matches a moment."""
     sentence = explain(workflow)
     assert re.fullmatch(pattern.replace("TIME", TIME), sentence), sentence
     assert sentence.count("\n") == 0
@@ -129,7 +129,7 @@ REMEMBERING = {"DISPATCHER": "tests.reports.test_explain.Remembering"}
 
 
 class Remembering(Dispatcher):
-    """A dispatcher whose broker loses everything."""
+    """A dispatcher whose broker loses every message."""
 
     def enqueue(self, execution_id: Any, options: dict[str, Any]) -> str | None:
         return None
@@ -337,7 +337,7 @@ def test_paused_by_the_latest_error_whatever_the_order_of_keys(monkeypatch: pyte
     run_next_step(workflow, raise_errors=False)
     says(workflow, r".* 'the second'\.")
 
-    # As if the keys had come in the other order: those of hosts whose clocks differ may.
+    # As if the keys were in the other order, as can happen with hosts whose clocks differ.
     monkeypatch.setattr(StepExecutionQuerySet, "latest_first", lambda rows: rows.order_by("pk"))
     says(workflow, r".* 'the first'\.")
 
@@ -403,7 +403,7 @@ def test_paused_by_an_undeclared_step(settings: Any) -> None:
     )
 
 
-# -- ended, gone
+# -- ended, deleted
 
 
 def test_finished_and_canceled() -> None:

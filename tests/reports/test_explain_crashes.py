@@ -29,7 +29,7 @@ def _as_declared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def crash_again(workflow: Workflow) -> None:
-    """Recover what is in progress, and begin it once more in a live process."""
+    """Recover what is in progress, and start it again in a live process."""
     recover("default")
     with crash_at("performed"):
         run_next_step(workflow)

@@ -1,4 +1,4 @@
-"""The figures are right, cost the same whatever there is, and become gauges."""
+"""The figures are correct, need a constant number of queries, and become gauges."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AlsoCounted(Workflow):
 
 
 def park(workflow: Workflow, since: timedelta) -> None:
-    """Let a workflow's execution wait for a signal, as the gate would."""
+    """Let a workflow's execution wait for a signal, as prepare() would."""
     moment = clock.local(clock.now() - since)
     workflow.executions.update(state="waiting", waiting_since=moment)
 

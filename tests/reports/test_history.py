@@ -1,4 +1,4 @@
-"""How far a loop is, and what counts as one in history."""
+"""The progress of a loop, and which executions count as one loop."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def after_deploy() -> Any:
 
 
 def removed() -> dict[str, tuple[int, int]]:
-    """Rows, and those that can still land, of the class of these tests."""
+    """Return the rows of this module's class, and those that can still reach the step."""
     rows = [row for row in in_flight.removed_steps_in_flight() if row.type == "testapp.Reported"]
     assert [row.step for row in rows] == ["one", "two"]
     return {row.step: (row.executions, row.landing) for row in rows}
@@ -62,9 +62,9 @@ def removed() -> dict[str, tuple[int, int]]:
 
 def test_removed_steps_are_counted_with_the_workflows_that_can_still_reach_them() -> None:
     cls = before_deploy()
-    cls.start()  # stands at one
-    beyond_one = run_next_step(cls.start())  # stands at two, has been at one
-    run_next_step(beyond_one).pause()  # stands at three, has been at both
+    cls.start()  # at one
+    beyond_one = run_next_step(cls.start())  # at two, was at one
+    run_next_step(beyond_one).pause()  # at three, was at both
     at_two = run_next_step(cls.start())
     run_to_end(cls.start())
     after_deploy()

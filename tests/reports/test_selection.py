@@ -1,4 +1,4 @@
-"""What operators ask for, and the rows that answer it."""
+"""The filters of operators, and the rows that they select."""
 
 from __future__ import annotations
 

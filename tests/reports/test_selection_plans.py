@@ -1,4 +1,4 @@
-"""Each question of operators has an index that answers it, on every database, over tables full of other rows."""
+"""Each filter of operators uses an index on every database, in tables full of other rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ WORKFLOWS, EXECUTIONS = Workflow._meta.db_table, StepExecution._meta.db_table
 
 
 OTHERWISE = {
-    # It has averages only, by which most executions are in one of the three states.
+    # It has only averages, by which most executions are in one of the three states.
     ("sqlite", "queue"),
-    # They begin with the paused workflows, by the index of states.
+    # They start with the paused workflows, using the index of states.
     ("mysql", "error"),
-    # All ongoing ones are looked through, and here they are most of the table.
+    # All ongoing workflows are read, and here they are most of the table.
     ("mysql", "undeclared"),
 }
-"""Databases that rather take another way to an answer."""
+"""Databases that choose another plan."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,7 +36,7 @@ def _full_tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None
     with django_db_blocker.unblock():
         empty()
         fill(1200)
-        # Rows that are few among many, for each index.
+        # A few matching rows among many, for each index.
         keys = list(Workflow.objects.filter(state="paused").order_by("pk").values_list("pk", flat=True)[:10])
         StepExecution.objects.filter(workflow_id__in=keys).update(
             state="failed", error_class="builtins.ValueError", on_hold=False
@@ -92,7 +92,7 @@ def test_error_classes_are_read_from_the_index() -> None:
     ("look", "index"), [(doctor.undeclared, None), (doctor.failures, "geneva_workflow_ended")]
 )
 def test_the_doctors_counts_use_an_index(look: Callable[[str], Any], index: str | None) -> None:
-    # The last one counts; those before go from type to type by the index.
+    # The last query counts; those before go from type to type with the index.
     plan: Plan = plans(lambda: list(look("default")))[-1]
     assert not plan.reads_whole(EXECUTIONS), plan
     if (connection.vendor, look.__name__) not in OTHERWISE:

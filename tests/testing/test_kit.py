@@ -107,7 +107,7 @@ def test_run_next_step_runs_one_step_due_or_not_and_refreshes() -> None:
 
 
 @pytest.mark.parametrize("act", ["pause", "cancel"])
-def test_run_next_step_says_why_there_is_nothing_to_run(act: str) -> None:
+def test_run_next_step_explains_why_nothing_runs(act: str) -> None:
     workflow = Kit.start()
     getattr(Workflow.objects.get(pk=workflow.pk), act)()
 
@@ -134,9 +134,7 @@ class Breaks(Free):
     ids=["run_next_step", "run_to_end", "run_due", "run_step"],
 )
 @pytest.mark.parametrize("raise_errors", [True, False])
-def test_a_steps_exception_is_recorded_and_raised_unless_that_is_not_wanted(
-    runs: Any, raise_errors: bool
-) -> None:
+def test_a_steps_exception_is_recorded_and_raised_by_default(runs: Any, raise_errors: bool) -> None:
     workflow = Breaks.start()
 
     if raise_errors:
@@ -166,7 +164,7 @@ def test_run_due_counts_the_bodies_that_ran() -> None:
     assert testing.run_due(raise_errors=False) == 2
 
 
-def test_run_due_up_to_a_moment_stands_at_it() -> None:
+def test_run_due_moves_the_clock_to_its_moment() -> None:
     workflow = Kit.start()
 
     assert testing.run_due(at=clock.now("default") + 3 * DAY + timedelta(minutes=1)) == 1
@@ -178,7 +176,7 @@ def test_run_due_up_to_a_moment_stands_at_it() -> None:
     assert testing.run_due(at=clock.now("default") - DAY) == 0
 
 
-def test_run_due_goes_by_priority_and_then_by_age() -> None:
+def test_run_due_orders_by_priority_and_age() -> None:
     class InOrder(Free):
         @step
         def only(self) -> None:
@@ -192,7 +190,7 @@ def test_run_due_goes_by_priority_and_then_by_age() -> None:
     assert trace == ["first", "second", "late"]
 
 
-def test_a_loop_is_suspected_after_many_steps() -> None:
+def test_an_endless_workflow_is_given_up() -> None:
     class Endless(Free):
         @step
         def again(self) -> None:
@@ -205,7 +203,7 @@ def test_a_loop_is_suspected_after_many_steps() -> None:
 
 
 @pytest.mark.parametrize("before", ["ready", "paused", "failed"])
-def test_run_step_runs_the_one_wherever_the_workflow_stands(before: str) -> None:
+def test_run_step_runs_a_step_whatever_is_next(before: str) -> None:
     workflow = Kit.start()
     if before == "paused":
         workflow.pause()
@@ -220,12 +218,12 @@ def test_run_step_runs_the_one_wherever_the_workflow_stands(before: str) -> None
     assert active(workflow).step_name == "three"
 
 
-def test_run_step_knows_only_runnable_steps() -> None:
+def test_run_step_refuses_undeclared_steps() -> None:
     with pytest.raises(StepNotDefinedError, match="one, two, three"):
         testing.run_step(Kit.start(), "four")
 
 
-def test_travels_add_up_and_end_also_with_an_exception() -> None:
+def test_travels_add_up_and_end_with_an_exception() -> None:
     before = clock.now("default")
     with testing.travel(DAY), testing.travel(DAY):
         assert before + 2 * DAY <= clock.now("default")
@@ -279,7 +277,7 @@ def test_a_crash_needs_a_known_point_that_is_passed() -> None:
     testing.run_to_end(Kit.start())
 
 
-def test_the_assertions_tell_the_whole_history() -> None:
+def test_a_failed_assertion_shows_the_history() -> None:
     workflow = testing.run_next_step(Breaks.start(), raise_errors=False)
 
     with pytest.raises(AssertionError) as raised:
@@ -294,7 +292,7 @@ def test_the_assertions_tell_the_whole_history() -> None:
         testing.assert_step(workflow, "nothing", "completed")
 
 
-def test_assert_state_and_assert_step_look_at_the_database() -> None:
+def test_assertions_read_the_database() -> None:
     stale = Kit.start()
     testing.run_next_step(Workflow.objects.get(pk=stale.pk))
     Workflow.objects.get(pk=stale.pk).pause()
@@ -304,7 +302,7 @@ def test_assert_state_and_assert_step_look_at_the_database() -> None:
     assert testing.assert_step(stale, "two", "scheduled").step_name == "two"
 
 
-def test_keys_of_hosts_whose_clocks_differ_do_not_mix_up_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_from_hosts_with_other_clocks_do_not_mix_up_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
     workflow = testing.run_next_step(Breaks.start(), raise_errors=False)
     workflow.resume()
     testing.assert_step(workflow, "breaks", "scheduled")

@@ -9,7 +9,7 @@ from geneva_drive import StepExecution, Workflow
 __all__ = ["TRACE", "Base", "active", "history"]
 
 TRACE: list[Any] = []
-"""What bodies noted, in order. Emptied before each test of this folder."""
+"""What steps recorded, in order. Emptied before each test of this folder."""
 
 
 class Base(Workflow):

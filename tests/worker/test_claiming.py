@@ -1,4 +1,4 @@
-"""Claiming is preparing: what a claim returns is in progress, and nobody else gets it."""
+"""Claims: a claimed execution is in progress, and no other process gets it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ClaimedPlain(Base):
 
 
 class ClaimedAsking(Base):
-    """Not plain: something has to be asked first."""
+    """Takes the portable path, since it has a condition."""
 
     @step(skip_if=lambda _workflow: False)
     def only(self) -> None:
@@ -59,11 +59,11 @@ class ClaimedAsking(Base):
 
 @pytest.fixture(params=[ClaimedPlain, ClaimedAsking])
 def kind(request: pytest.FixtureRequest) -> type[Base]:
-    """A class whose step is plain, and one whose step is not: the two ways of claiming."""
+    """A class that takes the fast path, and one that takes the portable path."""
     return request.param  # type: ignore[no-any-return]
 
 
-def test_what_is_claimed_is_in_progress_and_names_its_process(kind: type[Base]) -> None:
+def test_a_claimed_execution_is_in_progress_and_names_its_process(kind: type[Base]) -> None:
     workflow = kind.start()
     runner = _Named()
 
@@ -80,7 +80,7 @@ def test_what_is_claimed_is_in_progress_and_names_its_process(kind: type[Base]) 
     assert claim() == []
 
 
-def test_no_more_than_asked_for_and_the_rest_stays(kind: type[Base]) -> None:
+def test_a_claim_respects_its_limit(kind: type[Base]) -> None:
     for _ in range(5):
         kind.start()
     assert len(claim(3)) == 3
@@ -88,7 +88,7 @@ def test_no_more_than_asked_for_and_the_rest_stays(kind: type[Base]) -> None:
     assert len(claim(3)) == 2
 
 
-def test_what_is_held_or_not_due_is_left_alone(kind: type[Base]) -> None:
+def test_executions_on_hold_or_not_due_are_not_claimed(kind: type[Base]) -> None:
     kind.start().pause()
     kind.start(at=clock.now() + timedelta(hours=1))
     assert claim(5) == []
@@ -104,7 +104,7 @@ def test_lower_priorities_first_then_the_oldest(kind: type[Base]) -> None:
     assert [each.workflow.pk for each in claim(9)] == [urgent.pk, early.pk, late.pk, idle.pk]
 
 
-def test_a_step_that_is_not_plain_is_not_passed_by_plain_ones() -> None:
+def test_the_portable_path_keeps_its_turn_among_the_fast() -> None:
     now = clock.now()
     first = ClaimedAsking.start(at=now - timedelta(minutes=2))
     ClaimedPlain.start(at=now - timedelta(minutes=1))
@@ -121,7 +121,7 @@ def test_queues_of_one_priority_take_turns() -> None:
     assert other.pk in order
 
 
-def test_only_the_queues_that_are_served(kind: type[Base]) -> None:
+def test_only_the_workers_queues_are_claimed(kind: type[Base]) -> None:
     here = kind.start(job_options={"queue": "here"})
     kind.start(job_options={"queue": "there"})
     assert [each.workflow.pk for each in claim(5, queues=["here", "nowhere"])] == [here.pk]
@@ -129,7 +129,7 @@ def test_only_the_queues_that_are_served(kind: type[Base]) -> None:
     assert is_anything_due("default", None)
 
 
-def test_work_on_a_queue_that_is_new_is_found_although_others_are_remembered() -> None:
+def test_a_new_queue_is_found_despite_the_cache() -> None:
     """Given that the worker knows of one queue, what woke it for another is found at once."""
     known = CandidateCache("default", None)
     ClaimedPlain.start(job_options={"queue": "a"})
@@ -138,7 +138,7 @@ def test_work_on_a_queue_that_is_new_is_found_although_others_are_remembered() -
     assert [each.workflow.pk for each in claiming.claim("default", known, 1, _Named())] == [new.pk]
 
 
-def test_what_was_seen_is_claimed_without_another_look(kind: type[Base]) -> None:
+def test_cached_candidates_are_claimed_without_a_scan(kind: type[Base]) -> None:
     """Given several rows due, the first claim looks, and those that follow at once begin the next ones."""
     workflows = [kind.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(4)]
     candidates = CandidateCache("default", None)
@@ -156,7 +156,7 @@ def test_what_was_seen_is_claimed_without_another_look(kind: type[Base]) -> None
     assert looks[1:] == [0, 0, 0]
 
 
-def test_what_was_seen_and_is_not_due_any_more_is_left_alone(kind: type[Base]) -> None:
+def test_cached_candidates_that_are_no_longer_due_are_skipped(kind: type[Base]) -> None:
     first, paused, later, canceled, last = (
         kind.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(5)
     )
@@ -173,8 +173,10 @@ def test_what_was_seen_and_is_not_due_any_more_is_left_alone(kind: type[Base]) -
     assert {active(each).state for each in (paused, later)} == {"scheduled"}
 
 
-def test_those_who_have_seen_the_same_share_it(kind: type[Base], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given two workers with the same rows in mind, each row goes to one of them, and none is left."""
+def test_workers_with_the_same_candidates_share_them(
+    kind: type[Base], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given two workers with the same cached rows, each row is claimed once, and none is left."""
     monkeypatch.setattr(claiming, "_PAGE", 3)
     workflows = {kind.start().pk for _ in range(12)}
     caches = [CandidateCache("default", None), CandidateCache("default", None)]
@@ -187,7 +189,7 @@ def test_those_who_have_seen_the_same_share_it(kind: type[Base], monkeypatch: py
     assert sorted(each.workflow.pk for each in found) == sorted(workflows)
 
 
-def test_pages_go_on_behind_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_with_equal_times_miss_and_repeat_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given many rows due at the very same moment, none is left out and none comes twice."""
     monkeypatch.setattr(claiming, "_PAGE", 2)
     moment = clock.now() - timedelta(minutes=1)
@@ -200,7 +202,7 @@ def test_pages_go_on_behind_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert {one.workflow_id for one in candidates} == expected
 
 
-def test_of_five_one_of_an_unknown_class_the_other_four_run() -> None:
+def test_one_undeclared_class_does_not_stop_the_others() -> None:
     workflows = [ClaimedPlain.start(at=clock.now() - timedelta(minutes=5 - number)) for number in range(5)]
     Workflow.objects.filter(pk=workflows[1].pk).update(type="workshop.Gone")
 
@@ -215,7 +217,7 @@ def test_of_five_one_of_an_unknown_class_the_other_four_run() -> None:
     assert deferred.error_class == "geneva_drive.exceptions.WorkflowNotDefinedError"
 
 
-def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(
+def test_a_row_that_cannot_be_prepared_is_deferred_and_stops_nothing(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a fault of our own in the middle of preparing, the row leaves the head of the line, then pauses."""
@@ -242,7 +244,7 @@ def test_a_row_that_cannot_be_prepared_is_put_off_and_stops_nobody(
     assert broken.state == "paused"
 
 
-def test_what_was_not_begun_goes_back_and_is_no_crash(kind: type[Base]) -> None:
+def test_a_released_execution_counts_as_no_crash(kind: type[Base]) -> None:
     workflow = kind.start()
     (claimed,) = claim()
 
@@ -257,8 +259,8 @@ def test_what_was_not_begun_goes_back_and_is_no_crash(kind: type[Base]) -> None:
     assert again.execution.pk == row.pk
 
 
-def test_giving_back_is_fenced_by_the_token(kind: type[Base]) -> None:
-    """Given that somebody else has begun it anew meanwhile, nothing is given back."""
+def test_a_release_is_fenced_by_the_token(kind: type[Base]) -> None:
+    """Given that another process has started it meanwhile, nothing is released."""
     workflow = kind.start()
     (claimed,) = claim()
     StepExecution.objects.filter(workflow=workflow).update(attempt_token=uuid4())
@@ -266,7 +268,7 @@ def test_giving_back_is_fenced_by_the_token(kind: type[Base]) -> None:
     assert active(workflow).state == "in_progress"
 
 
-def test_giving_back_honours_a_pause_and_a_cancel() -> None:
+def test_a_release_honours_a_pause_and_a_cancel() -> None:
     paused, canceled = ClaimedPlain.start(), ClaimedPlain.start()
     performances = {each.workflow.pk: each for each in claim(2)}
     paused.pause()
@@ -309,7 +311,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.mark.django_db(transaction=True)
-def test_eight_claimants_at_once_share_without_overlap(kind: type[Base], way: str) -> None:
+def test_eight_concurrent_claims_do_not_overlap(kind: type[Base], way: str) -> None:
     expected = {kind.start().pk for _ in range(40)}
     barrier = threading.Barrier(8)
     found: list[list[Any]] = []
@@ -337,7 +339,7 @@ def test_eight_claimants_at_once_share_without_overlap(kind: type[Base], way: st
 
 @pytest.mark.only_on("postgresql", "mysql", "mariadb", reason="SQLite locks all rows at once")
 @pytest.mark.django_db(transaction=True)
-def test_a_workflow_that_is_locked_is_passed_over(kind: type[Base]) -> None:
+def test_a_locked_workflow_is_skipped(kind: type[Base]) -> None:
     locked = kind.start(at=clock.now() - timedelta(hours=1))
     free = kind.start()
     with transaction.atomic():

@@ -47,7 +47,7 @@ def _all_use(found: list[Plan], index: str, *, table: str) -> None:
         assert not plan.reads_whole(table), plan
 
 
-def test_what_is_due_on_a_queue_at_a_priority() -> None:
+def test_a_claims_scan() -> None:
     """The claim: from bucket to bucket, then the oldest of one, without sorting what lies in it."""
     found = plans(lambda: StepExecution.objects.using("default").buckets())
     _all_use(found, "geneva_execution_due", table=EXECUTIONS)
@@ -59,7 +59,7 @@ def test_what_is_due_on_a_queue_at_a_priority() -> None:
     )
 
 
-def test_the_next_page_of_what_is_due_begins_where_the_last_one_ended(
+def test_the_next_page_of_a_claims_scan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(claiming, "_PAGE", 2)
@@ -68,8 +68,8 @@ def test_the_next_page_of_what_is_due_begins_where_the_last_one_ended(
     _all_use(found, "geneva_execution_due", table=EXECUTIONS)
 
 
-def test_what_a_process_has_in_hand() -> None:
-    """Recovery: of dead processes, of processes without a row, of nobody."""
+def test_executions_in_progress_by_process() -> None:
+    """Recovery: of dead processes, of processes without a row, and without a process."""
     found = plans(lambda: list(dead_processes._dead_processes("default", clock.now())), table=EXECUTIONS)
     _all_use(found, "geneva_execution_running", table=EXECUTIONS)
     process = Process.objects.order_by("heartbeat_at").first()
@@ -82,7 +82,7 @@ def test_what_a_process_has_in_hand() -> None:
     assert len(dead_processes._in_progress("default", stuck)) == 10
 
 
-def test_which_processes_are_dead() -> None:
+def test_dead_processes() -> None:
     found = plans(
         lambda: list(dead_processes._dead_processes("default", clock.now() - timedelta(hours=1))),
         table=PROCESSES,
@@ -91,7 +91,7 @@ def test_which_processes_are_dead() -> None:
     _all_use(dead, "geneva_process_dead", table=PROCESSES)
 
 
-def test_which_workflows_ended_before_the_retention() -> None:
+def test_workflows_ended_before_the_retention() -> None:
     """The clean-up's scan of a batch, from where the last one ended."""
     rows = retention._ended("default", "finished", clock.now() - timedelta(days=30))
     found = plans(lambda: list(rows.pages(by="transitioned_at", size=4)))
@@ -105,7 +105,7 @@ def test_the_workflows_of_a_hero() -> None:
     _all_use(found, "geneva_workflow_of_hero", table=WORKFLOWS)
 
 
-def test_how_many_of_a_type_are_in_a_state() -> None:
+def test_workflows_of_a_type_and_state() -> None:
     found = plans(lambda: Workflow.objects.filter(state="ready", type="testapp.Kind7").count())
     _all_use(found, "geneva_workflow_type_state", table=WORKFLOWS)
 
@@ -130,7 +130,7 @@ def test_the_one_ongoing_workflow_of_a_hero() -> None:
     assert not any(plan.reads_whole(WORKFLOWS) for plan in found), "\n".join(map(str, found))
 
 
-def test_a_claim_reads_no_table_as_a_whole() -> None:
+def test_a_claim_scans_no_whole_table() -> None:
     """Every query of one claim, from the first look to the rows in progress."""
     found = plans(
         lambda: next(claiming.claim("default", claiming.CandidateCache("default", None), 1, Runner()), None)
@@ -147,7 +147,7 @@ def _in_a_transaction(act: Callable[[], object]) -> None:
 
 
 def test_the_figures() -> None:
-    """Metrics ask for them again and again: what ended and what is due next month must not be gone through."""
+    """Metrics read them often, so rows that ended or are due next month must not be scanned."""
     _all_use(plans(lambda: figures("default"), table=EXECUTIONS), "geneva_execution_", table=EXECUTIONS)
     # A day later none of them lives any more: of rows that are nearly all counted no index would be read.
     with travel(timedelta(days=1)):

@@ -1,4 +1,4 @@
-"""The loop in this process: what ends it, what does not, and what it never does."""
+"""The worker's loop, in the test's own process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LoopedFailing(Base):
 
 
 class LoopedLeaving(Base):
-    """Its body raises what ends processes."""
+    """Its step raises an exception that ends processes."""
 
     @step
     def only(self) -> None:
@@ -60,7 +60,7 @@ class LoopedInterrupted(Base):
 
 
 class Foreign(BaseException):
-    """Of nobody's kind."""
+    """An exception that is no ``Exception``."""
 
 
 class LoopedStrange(Base):
@@ -141,7 +141,7 @@ def test_a_step_that_raises_pauses_its_workflow_and_stops_nothing(caplog: pytest
         (LoopedStrange, "paused", "Foreign"),
     ],
 )
-def test_what_ends_processes_is_recorded_as_a_crash_of_the_step(
+def test_an_exception_that_ends_processes_counts_as_a_crash(
     kind: type[Base], state: str, error: str, settings: Any
 ) -> None:
     settings.GENEVA_DRIVE = {"MAX_CRASHES": 2}
@@ -170,7 +170,7 @@ def test_no_more_is_claimed_than_there_are_idle_threads() -> None:
         assert StepExecution.objects.scheduled().count() == 3
 
 
-def test_claimed_and_not_begun_at_the_end_goes_back() -> None:
+def test_unstarted_claims_are_released_at_shutdown() -> None:
     workflow = LoopedPlain.start()
     worker = Worker()
     worker.heartbeat.start()
@@ -186,7 +186,7 @@ def test_claimed_and_not_begun_at_the_end_goes_back() -> None:
     assert not Process.objects.exists()
 
 
-def test_a_row_begun_by_somebody_else_is_not_given_back() -> None:
+def test_a_row_started_by_another_process_is_not_released() -> None:
     workflow = LoopedPlain.start()
     worker = Worker()
     worker.heartbeat.start()
@@ -198,7 +198,7 @@ def test_a_row_begun_by_somebody_else_is_not_given_back() -> None:
     assert Process.objects.filter(pk=worker.heartbeat.process_id).exists(), "the row that names it is kept"
 
 
-def test_a_handed_over_step_goes_back_when_its_worker_stops() -> None:
+def test_the_next_step_is_released_when_its_worker_stops() -> None:
     workflow = LoopedGated.start()
     with running() as worker:
         until(lambda: TRACE, "the body has begun")
@@ -207,7 +207,7 @@ def test_a_handed_over_step_goes_back_when_its_worker_stops() -> None:
     assert history(workflow) == [("only", "completed", "success"), ("after", "scheduled", None)]
 
 
-def test_a_process_that_missed_its_lease_starts_nothing_until_it_has_beaten(settings: Any) -> None:
+def test_a_process_that_missed_its_lease_starts_nothing_before_its_next_heartbeat(settings: Any) -> None:
     settings.GENEVA_DRIVE = {"LEASE": timedelta(minutes=10)}
     workflow = LoopedPlain.start()
     worker = Worker()
@@ -221,7 +221,7 @@ def test_a_process_that_missed_its_lease_starts_nothing_until_it_has_beaten(sett
         worker.heartbeat.beat()
         assert worker._claim() == 1
 
-        # Claimed, and the lease was missed before the body began: given back, not begun.
+        # Claimed, and the lease was missed before the step started: released.
         worker.heartbeat._last_beat -= 601
         claimed = worker._pool._todo.get_nowait()
         assert claimed is not None
@@ -232,8 +232,8 @@ def test_a_process_that_missed_its_lease_starts_nothing_until_it_has_beaten(sett
         worker.heartbeat.stop()
 
 
-def test_a_place_of_the_budget_that_was_not_used_comes_back(settings: Any) -> None:
-    """Given a step on another queue, the place that was promised to it is there for the next."""
+def test_an_unused_place_of_the_budget_is_put_back(settings: Any) -> None:
+    """Given a next step on another queue, its place in the budget is available again."""
     LoopedPlain.start()
     worker = Worker(max_steps=3)
     runner = worker._runner()
@@ -250,15 +250,15 @@ def test_a_place_of_the_budget_that_was_not_used_comes_back(settings: Any) -> No
         worker.heartbeat.stop()
 
 
-def test_draining_waits_for_what_others_only_hold_locked() -> None:
+def test_a_draining_worker_does_not_wait_for_later_executions() -> None:
     """Given nothing due, a draining worker leaves; what is due later is not waited for."""
     later = LoopedPlain.start(at=clock.now() + timedelta(hours=1))
     assert Worker(drain=True).run() == 0
     assert active(later).state == "scheduled"
 
 
-def test_housekeeping_is_part_of_the_loop(settings: Any) -> None:
-    """Given what a dead process left in hand, a worker finds it when it starts."""
+def test_a_worker_does_the_housekeeping(settings: Any) -> None:
+    """Given a step that a dead process left in progress, a worker recovers it when it starts."""
     workflow = LoopedPlain.start()
     dead = _dead_process()
     StepExecution.objects.filter(workflow=workflow).update(
@@ -280,7 +280,7 @@ def _dead_process() -> Process:
     )
 
 
-def test_housekeeping_that_fails_is_logged_and_tried_again(
+def test_failed_housekeeping_is_logged_and_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, settings: Any
 ) -> None:
     settings.GENEVA_DRIVE = {"LEASE": timedelta(seconds=0.5)}

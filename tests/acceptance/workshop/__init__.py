@@ -1,1 +1,1 @@
-"""An app whose workflows tell in a folder what they do, so that tests can follow other processes."""
+"""An app whose workflows record in a folder what they do, so that tests can follow other processes."""

@@ -1,4 +1,4 @@
-"""What the acceptance tests run. Every body notes its step, its workflow and its process."""
+"""The workflows of the acceptance tests. Every body records its step, its workflow and its process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Chain(_Noting):
 
 
 class Patient(_Noting):
-    """Its first step waits until the room allows it to go on."""
+    """Its first step waits until the room allows it to continue."""
 
     class Meta:
         app_label = "workshop"
@@ -71,7 +71,7 @@ class Patient(_Noting):
 
 
 class Deadly(_Noting):
-    """Its second step kills its process, as long as the room allows it."""
+    """Its second step kills its process while the room allows it."""
 
     class Meta:
         app_label = "workshop"
@@ -80,7 +80,7 @@ class Deadly(_Noting):
     def before(self) -> None:
         self.note()
 
-    # A row of its own claim: not handed over, so that a crash is this step's own.
+    # Claimed separately and not handed off, so that a crash counts for this step.
     @step(queue="deadly")
     def die(self) -> None:
         self.note()
@@ -142,7 +142,7 @@ class Asking(_Noting):
 
 
 class Slow(_Noting):
-    """Steps that take a moment, so that several workers take part."""
+    """Steps that take a moment, so that several workers share them."""
 
     class Meta:
         app_label = "workshop"
@@ -174,7 +174,7 @@ class Effects(_Noting):
     def one(self) -> None:
         self.leave()
 
-    # An atomic body that InnoDB gives up in a deadlock is rolled back whole, and its policy decides.
+    # If InnoDB aborts an atomic body in a deadlock, everything is rolled back and the policy decides.
     @step(
         atomic=True,
         on_exception=ExceptionPolicy(
@@ -190,7 +190,7 @@ class Effects(_Noting):
 
 
 class Careless(_Noting):
-    """Loses its own connection in mid-step and does not notice."""
+    """Loses its connection during a step and does not notice."""
 
     class Meta:
         app_label = "workshop"
@@ -206,7 +206,7 @@ class Careless(_Noting):
 
 
 def _kill_own_session(alias: str) -> None:
-    """Have the server end this thread's connection, from another one, behind its back."""
+    """Let the server end this thread's connection, from another connection."""
     mine = connections[alias]
     mine.ensure_connection()
     other = mine.copy()
@@ -223,7 +223,7 @@ def _kill_own_session(alias: str) -> None:
 
 
 class Loop(_Noting):
-    """Ten items. At the fifth it waits until the room allows it to go on, and then takes its time."""
+    """Ten items. At the fifth it waits until the room allows it to continue, and then works slowly."""
 
     class Meta:
         app_label = "workshop"
@@ -235,7 +235,7 @@ class Loop(_Noting):
             if item == 5:
                 room().wait_until_allowed("go")
             elif item > 5:
-                time.sleep(0.4)  # for a process to hear of a signal
+                time.sleep(0.4)  # time for a process to receive a signal
             self.note(f"item-{item}")
 
 

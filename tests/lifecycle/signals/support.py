@@ -1,4 +1,4 @@
-"""What tests of signals share."""
+"""Helpers of the tests of signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pause, resume, resume_at and cancel of a workflow that stands waiting."""
+"""Pause, resume, resume_at and cancel of a waiting workflow."""
 
 from __future__ import annotations
 

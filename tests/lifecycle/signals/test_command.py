@@ -25,7 +25,7 @@ def send(*arguments: Any, **options: Any) -> str:
 
 
 def refused(*arguments: Any, **options: Any) -> int:
-    """Call the command, which refuses; return its exit status."""
+    """Call the command, which fails; return its exit status."""
     with pytest.raises(CommandError) as caught:
         send(*arguments, **options)
     return caught.value.returncode
@@ -70,7 +70,7 @@ def test_it_reports_a_duplicate_and_succeeds() -> None:
 
 
 def plain(key: Any) -> Any:
-    """A key as JSON has it: a number where keys are integers."""
+    """A key as in JSON: a number if keys are integers."""
     return key if isinstance(key, int) else str(key)
 
 

@@ -1,4 +1,4 @@
-"""Signals and gates that meet at the same moment."""
+"""Signals that arrive at the same moment as the step that waits for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.testapp.models import Effect
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = int(os.environ.get("GENEVA_TEST_ROUNDS", "30"))
-"""Workflows, each with two signals that meet two gates. A few in the suite; thousands by hand."""
+"""Workflows, each with two signals and two waiting steps. Set more for a longer manual run."""
 
 
 class TwoGates(Noting):
@@ -42,7 +42,7 @@ class TwoGates(Noting):
 
 
 def in_step(*works: Callable[[int], object]) -> None:
-    """Do these for each round, in a thread each, all beginning a round at the same moment."""
+    """Call each function in its own thread, once per round; all threads start a round together."""
     barrier = threading.Barrier(len(works))
     errors: list[BaseException] = []
 
@@ -71,7 +71,7 @@ def test_no_signal_is_lost_duplicated_or_delivered_to_another_step(settings: Any
     workflows = [TwoGates.start() for _ in range(ROUNDS)]
     keys = [workflow.pk for workflow in workflows]
     executions = dict(StepExecution.objects.values_list("workflow_id", "pk"))
-    # Whoever wakes a step runs it at once, in its own thread, and so comes to the next gate while others send.
+    # The sender that wakes a step runs it at once, so the next step starts to wait while others send.
     settings.GENEVA_DRIVE = {"DISPATCHER": ("geneva_drive.dispatchers.Immediate", {"heartbeat": False})}
 
     def park(number: int) -> None:
@@ -80,7 +80,7 @@ def test_no_signal_is_lost_duplicated_or_delivered_to_another_step(settings: Any
     def send(name: str, within: float) -> Callable[[int], Any]:
         def work(number: int) -> None:
             workflow = Workflow.objects.get(pk=keys[number])
-            # Seconds: about as long as it takes to come to the gate.
+            # Seconds: about as long as the workflow needs to reach the waiting step.
             time.sleep(random.uniform(0, within))
             workflow.signal(name, f"{workflow.pk} {name}", idempotency_key="event")
 
@@ -99,6 +99,6 @@ def test_no_signal_is_lost_duplicated_or_delivered_to_another_step(settings: Any
     waiting = Counter(
         StepExecution.objects.filter(waiting_since__isnull=False).values_list("step_name", flat=True)
     )
-    # Both orders of arrival came about, or nothing was shown.
+    # Both orders of arrival must have occurred, or the test shows nothing.
     assert 0 < waiting["one"] < ROUNDS
     print(f"{ROUNDS} workflows; waiting before their signal: {dict(waiting)}")

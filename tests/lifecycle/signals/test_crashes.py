@@ -1,4 +1,4 @@
-"""Signals of steps whose process dies, or whose end comes too late."""
+"""Signals of steps whose process dies, or whose result arrives too late."""
 
 from __future__ import annotations
 

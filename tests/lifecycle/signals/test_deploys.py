@@ -1,4 +1,4 @@
-"""Code that changes under workflows that wait."""
+"""Deploys while workflows wait for a signal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _registry_left_alone() -> Iterator[None]:
 
 
 def deploy(steps: str) -> Any:
-    """Make these steps the code of the class, and return it."""
+    """Replace the class by one with these steps, and return it."""
     lines = ["class Shipment(Base):", "    may_proceed_without_hero = True"]
     lines += [f"    {line}" for line in steps.strip().splitlines()]
     return define("\n".join(lines))
@@ -78,19 +78,19 @@ ship = removed_step()
 
 
 def undeploy() -> None:
-    """Run on with code that does not know the class at all."""
+    """Continue with code that does not declare the class."""
     registry._classes.pop("testapp.Shipment")
 
 
 def waiting() -> Workflow:
-    """Return a workflow that stands waiting at ``ship``."""
+    """Return a workflow that waits at ``ship``."""
     workflow: Workflow = run_to_end(deploy(WAITS).start())
     assert_waiting_for(workflow, "paid")
     return workflow
 
 
 def fresh(workflow: Workflow) -> Workflow:
-    """Return the workflow as an instance of what its class is by now."""
+    """Return the workflow as an instance of its current class."""
     found: Workflow = Workflow.objects.get(pk=workflow.pk)
     return found
 
@@ -179,7 +179,7 @@ def test_resume_past_a_gravestone_consumes_the_signal_of_its_failed_attempt() ->
     assert signal_rows(workflow) == [("paid", "consumed", 1, 1)]
 
 
-# -- steps that no longer wait, or wait for something else
+# -- steps that no longer wait, or wait for another signal
 
 
 def test_housekeeping_wakes_a_step_that_no_longer_waits() -> None:
@@ -255,7 +255,7 @@ def test_a_signal_reaches_a_renamed_step_under_its_old_name() -> None:
     assert_step(workflow, "ship", "completed", "success")
 
 
-# -- senders that do not know
+# -- senders without the step
 
 
 @pytest.mark.parametrize("old_code", [WITHOUT, None], ids=["step unknown", "class unknown"])
@@ -305,7 +305,7 @@ def test_a_signal_sent_while_paused_is_delivered_by_code_that_declares_the_step(
     assert_state(workflow, "finished")
 
 
-# -- deadlines in code that does not know
+# -- deadlines in code without the step
 
 
 @pytest.mark.parametrize("old_code", [WITHOUT, None], ids=["step unknown", "class unknown"])

@@ -347,7 +347,7 @@ def test_a_deleted_workflow_cannot_be_signaled() -> None:
         stale.signal("scanned")
 
 
-# -- what is refused
+# -- refused declarations
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 151, "a\0b", "\ud800", None, 5])

@@ -1,4 +1,4 @@
-"""What is sent is what is received, on every database."""
+"""Payloads are received as they were sent, on every database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_payload_is_read_back_equal(payload: Any) -> None:
 
     sent = workflow.signal("scanned", payload, idempotency_key="evt")
 
-    # The instance that the sender gets, which its matchers saw, and the row are the same.
+    # The instance that the sender gets and its matchers saw equals the row.
     assert same(sent.payload, payload)
     assert same(Signal.objects.get(pk=sent.pk).payload, payload)
     assert same(workflow.signal("scanned", None, idempotency_key="evt").payload, payload)

@@ -1,4 +1,4 @@
-"""Each index answers the question that it is named for, on every database, over tables full of other rows."""
+"""Each index serves its query on every database, in tables full of other rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _full_tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None
         tables.fill(400)
         now = clock.now()
         soon, before = now + timedelta(days=3), now - timedelta(days=3)
-        # Waiting: without a deadline, before it, held after it, and ten whose deadline has passed.
+        # Waiting without a deadline, before it, on hold after it, and ten whose deadline has passed.
         for count, deadline, held in (
             (400, None, False),
             (400, soon, False),
@@ -97,7 +97,7 @@ def test_an_index_finds_the_oldest_unconsumed_signal_of_a_workflow(whole_workflo
             assert signal.name == "go"
 
     found = tables.plans(find, table=SIGNALS)
-    # The constraint begins with the workflow, and answers as well where it has few signals.
+    # The constraint's index starts with the workflow, and is as good if that has few signals.
     _all_use(
         found, ("geneva_signal_unconsumed", "geneva_one_signal_per_key", "sqlite_autoindex"), table=SIGNALS
     )
@@ -112,12 +112,12 @@ def test_an_index_finds_the_signal_of_a_key() -> None:
         table=SIGNALS,
     )
 
-    # SQLite keeps no name of a constraint's index.
+    # SQLite does not keep the name of a constraint's index.
     _all_use(found, ("geneva_one_signal_per_key", "sqlite_autoindex"), table=SIGNALS)
 
 
 def test_an_index_finds_all_unconsumed_signals() -> None:
-    """Housekeeping, where few signals are buffered and many workflows wait."""
+    """Housekeeping when few signals are pending and many workflows wait."""
     found = tables.plans(lambda: list(Signal.objects.filter(state="pending")), table=SIGNALS)
 
     _all_use(found, ("geneva_signal_unconsumed",), table=SIGNALS)

@@ -1,4 +1,4 @@
-"""A signal that does not come in time."""
+"""Signals that do not arrive in time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ERROR = "geneva_drive.exceptions.SignalWaitTimeout"
 
 
 def age(workflow: Workflow, by: timedelta) -> None:
-    """Let the workflow have been waiting for so much longer, for processes that cannot travel."""
+    """Move the start of the wait back, for processes that cannot use travel()."""
     execution = active(workflow)
     assert execution.waiting_since is not None
     assert execution.wait_deadline is not None
@@ -169,7 +169,7 @@ def test_a_signal_before_the_timeout_is_delivered(cls: type[Workflow]) -> None:
     workflow = at_gate(cls)
 
     with travel(LATE):
-        # Late, and nobody has looked at the deadline yet.
+        # The deadline has passed but has not been handled.
         workflow.signal("go", "late")
         assert expire_due("default") == 0
         run_to_end(workflow)
@@ -247,7 +247,7 @@ def test_housekeeping_handles_deadlines_too() -> None:
 def test_many_deadlines_are_handled_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geneva_drive.execution.signal_timeouts._PAGE", 2)
     workflows = [at_gate(TimesOutCancel) for _ in range(5)]
-    # All at the same moment, so that pages are told apart by key.
+    # All at the same moment, so that pages are separated by key.
     same = active(workflows[0]).wait_deadline
     StepExecution.objects.filter(state="waiting").update(wait_deadline=same)
 

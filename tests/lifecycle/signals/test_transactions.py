@@ -30,7 +30,7 @@ SERVERS = pytest.mark.only_on(
 
 @pytest.fixture(params=["default", "repeatable read"])
 def isolation(request: pytest.FixtureRequest, database: str) -> Iterator[str]:
-    """The isolation level of this thread's connection."""
+    """Set the isolation level of this thread's connection."""
     connections["default"].close()
     if request.param != "default":
         statement = (
@@ -45,7 +45,7 @@ def isolation(request: pytest.FixtureRequest, database: str) -> Iterator[str]:
 
 
 def elsewhere(work: Callable[[], object]) -> None:
-    """Run ``work`` over a connection of its own, to its end."""
+    """Run ``work`` on a separate connection and wait for it."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -155,7 +155,7 @@ def test_a_key_that_was_delivered_after_the_blocks_snapshot_leaves_it_usable(
             mine.cancel()
 
     with transaction.atomic():
-        assert Signal.objects.count() == 0  # The snapshot, where there is one, is taken here.
+        assert Signal.objects.count() == 0  # If there is a snapshot, it is taken here.
         elsewhere(deliver)
         again = workflow.signal("scanned", 2, idempotency_key="evt")
         Effect.objects.create(workflow="caller", step="after")
@@ -173,10 +173,10 @@ def test_resume_delivers_a_signal_newer_than_its_snapshot(isolation: str, databa
     def deliver() -> None:
         Parcel.objects.get(pk=workflow.pk).signal("scanned", 1)
 
-    # PostgreSQL refuses to decide by a snapshot that is older than the row; nothing is lost by it.
+    # PostgreSQL refuses to use a snapshot that is older than the row. Nothing is lost.
     refuses = isolation == "repeatable read" and database == "postgresql"
     with transaction.atomic():
-        assert Signal.objects.count() == 0  # The snapshot, where there is one, is taken here.
+        assert Signal.objects.count() == 0  # If there is a snapshot, it is taken here.
         elsewhere(deliver)
         with pytest.raises(OperationalError, match="could not serialize") if refuses else nullcontext():
             workflow.resume()

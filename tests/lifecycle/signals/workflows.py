@@ -17,7 +17,7 @@ from tests.testapp.models import Effect
 
 
 class Noting(Workflow):
-    """Notes what its steps received."""
+    """Records what its steps received."""
 
     may_proceed_without_hero = True
 
@@ -26,14 +26,14 @@ class Noting(Workflow):
         app_label = "signals"
 
     def note(self, step_name: str, what: Any = "") -> None:
-        """Leave a row for a body that ran."""
+        """Write a row that shows that a body ran."""
         Effect.objects.using(self._state.db).create(
             workflow=str(self.pk), step=step_name, note=str(what)[:100]
         )
 
 
 class Parcel(Noting):
-    """Packs, waits for a scan, tells."""
+    """Packs, waits for a scan, notifies."""
 
     @step
     def pack(self) -> None:
@@ -49,7 +49,7 @@ class Parcel(Noting):
 
 
 class FailsOnce(Noting):
-    """Its step fails as long as the payload of its signal is in ``failing``."""
+    """Its step fails while the payload of its signal is in ``failing``."""
 
     failing: set[str] = set()
 
@@ -83,7 +83,7 @@ class Enough(Noting):
 
 
 class OneOf:
-    """Takes several names."""
+    """Accepts several names."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -92,7 +92,7 @@ class OneOf:
         return " or ".join(self.names)
 
     def matches(self, signal: Any) -> bool:
-        """Any of the names will do."""
+        """Any of the names matches."""
         return signal.name in self.names
 
 
@@ -113,7 +113,7 @@ class LaterAndSignal(Noting):
 
 
 class TimesOutSkip(Noting):
-    """Waits a day, then passes over."""
+    """Waits a day, then skips the step."""
 
     @step(wait_for="go", timeout=timedelta(days=1), on_timeout="skip")
     def work(self) -> None:
@@ -125,7 +125,7 @@ class TimesOutSkip(Noting):
 
 
 class TimesOutCancel(Noting):
-    """Waits a day, then gives up."""
+    """Waits a day, then cancels."""
 
     @step(wait_for="go", timeout=timedelta(days=1), on_timeout="cancel")
     def work(self) -> None:
@@ -133,7 +133,7 @@ class TimesOutCancel(Noting):
 
 
 class TimesOutPause(Noting):
-    """Waits a day, then asks a person."""
+    """Waits a day, then pauses."""
 
     @step(wait_for="go", timeout=timedelta(days=1), on_timeout="pause")
     def work(self) -> None:
@@ -141,7 +141,7 @@ class TimesOutPause(Noting):
 
 
 class TimesOut(Noting):
-    """Waits a day; the policies decide."""
+    """Waits a day; then the policies decide."""
 
     @step(wait_for="go", timeout=timedelta(days=1))
     def work(self) -> None:
@@ -149,7 +149,7 @@ class TimesOut(Noting):
 
 
 class TimesOutByPolicy(Noting):
-    """Waits a day, three times in all, then gives up."""
+    """Waits a day, three times in total, then cancels."""
 
     @step(
         wait_for="go",
@@ -163,7 +163,7 @@ class TimesOutByPolicy(Noting):
 
 
 class TimesOutToHandler(Noting):
-    """Its handler decides what becomes of a step that was not signaled in time."""
+    """Its handler decides what happens after a timeout."""
 
     @step(wait_for="go", timeout=timedelta(days=1))
     def work(self) -> None:
@@ -180,7 +180,7 @@ class TimesOutToHandler(Noting):
 
 
 class Skippable(Noting):
-    """Its step is passed over when ``metadata`` says so."""
+    """Its step is skipped if ``metadata`` says so."""
 
     @step(wait_for="go", skip_if=lambda workflow: bool(workflow.metadata))
     def work(self) -> None:
@@ -192,7 +192,7 @@ class Skippable(Noting):
 
 
 class BadMatcher(Noting):
-    """Its condition raises for payloads that are no dict."""
+    """Its condition raises an error for payloads that are not dicts."""
 
     @step(wait_for=SignalMatcher("go", lambda workflow, payload: payload["yes"]))
     def work(self) -> None:
@@ -204,7 +204,7 @@ class BadMatcher(Noting):
 
 
 class OnlyLooks(Noting):
-    """Its matcher tries what a matcher must not."""
+    """Its matcher tries what a matcher must not do."""
 
     attempt: str = ""
 
@@ -214,7 +214,7 @@ class OnlyLooks(Noting):
 
 
 class Chatty(Noting):
-    """Sends itself what it waits for."""
+    """Sends itself the signal that it waits for."""
 
     @step
     def first(self) -> None:
@@ -227,7 +227,7 @@ class Chatty(Noting):
 
 
 class AtomicStep(Noting):
-    """Writes, and fails if its signal says so."""
+    """Writes a row, and fails if its signal says so."""
 
     @step(wait_for="go", atomic=True)
     def work(self) -> None:

@@ -1,4 +1,4 @@
-"""The small fields: identifying text, keys of our own tables, generated columns, migrations."""
+"""Identifying text, primary keys, generated columns and migrations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TestIdentifyingText:
             assert Workflow._base_manager.exclude(type=text).count() == len(LOOK_ALIKES) - 1
 
     def test_every_identifying_column_has_the_collation(self, database: str) -> None:
-        """The generated key inherits it."""
+        """The generated key inherits the collation."""
         if connection.vendor != "mysql":
             assert fields.IdentifierField(max_length=5).db_parameters(connection)["collation"] is None
             return

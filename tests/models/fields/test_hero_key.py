@@ -26,7 +26,7 @@ A_UUID = uuid.UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 
 
 def row(hero: Hero | None, **values: Any) -> Workflow:
-    """A row without its first step: these tests are about the column alone."""
+    """Return a row without its first step: these tests are only about the column."""
     now = timezone.now()
     workflow = Workflow(type="shop.Order", created_at=now, updated_at=now)
     if hero is not None:
@@ -39,7 +39,7 @@ def row(hero: Hero | None, **values: Any) -> Workflow:
 
 
 def fitting(kind: str) -> list[Hero]:
-    """Two heroes of each model whose keys fit, the first of which will have a workflow."""
+    """Return two heroes of each model whose keys fit; the first will have a workflow."""
     heroes: list[Hero] = []
     if kind in ("bigint", "string"):
         heroes += [IntegerHero.objects.create(pk=LARGE), IntegerHero.objects.create(pk=LARGE - 1)]
@@ -51,7 +51,7 @@ def fitting(kind: str) -> list[Hero]:
 
 
 def unsaved(kind: str) -> Hero:
-    """A hero that fits and has no row."""
+    """Return a hero whose key fits and that has no row."""
     heroes: dict[str, Hero] = {
         "bigint": IntegerHero(pk=404),
         "uuid": UUIDHero(),
@@ -249,7 +249,7 @@ def test_urls_and_forms_look_up_keys_by_text(kind: str) -> None:
         workflow = row(hero)
 
         if kind == "string" and isinstance(hero, UUIDHero):
-            continue  # the column holds text, and whose text it is, nobody can tell
+            continue  # the column holds text, and the type of key behind it is unknown
         assert Workflow.objects.get(hero_id=str(hero.pk)).pk == workflow.pk
 
 
@@ -271,7 +271,7 @@ def test_the_admin_filters_and_searches_by_key(kind: str, rf: Any, admin_user: A
     written = {workflow.pk: str(workflow.hero_id) for workflow in Workflow.objects.all()}
     for pk, text in written.items():
         assert shown(hero_id=text) == shown(hero_id__exact=text) == {pk}
-        # In a uuid column the database sees its own way of writing one, dashed or not.
+        # A uuid column uses the database's own format, with or without dashes.
         part = text[:8]
         assert shown(q=part) == {other for other, key in written.items() if part in key}
 

@@ -1,4 +1,4 @@
-"""JSON: equal after the round trip, whatever the column."""
+"""JSON values are equal after a round trip, whatever the column's type."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def row(metadata: Any = None) -> Workflow:
 
 
 def stored(workflow: Workflow) -> Any:
-    """The column as it is, past the field."""
+    """Return the raw value of the column, without the field."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT metadata FROM {columns.WORKFLOW_TABLE}")
         return cursor.fetchone()[0]
@@ -81,7 +81,7 @@ def become(wanted: str, before: str) -> None:
                 f"ALTER TABLE {columns.WORKFLOW_TABLE} ALTER metadata TYPE {wanted} USING metadata::{wanted}"
             )
         elif connection.vendor == "sqlite":
-            # Its columns cannot be altered; what is declared is what its catalogue shows.
+            # Its columns cannot be altered; its catalog shows the declared type.
             cursor.execute("PRAGMA writable_schema = ON")
             cursor.execute(
                 "UPDATE sqlite_master SET sql = replace(sql, %s, %s) WHERE name = %s",
@@ -97,7 +97,7 @@ def become(wanted: str, before: str) -> None:
 def column_type(
     request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[str]:
-    """The column ``metadata``, as one of the types that an installation may have."""
+    """The column ``metadata`` as each type that an installation may have."""
     ours = TYPES[DATABASE][0]
     with django_db_blocker.unblock():
         become(request.param, ours)

@@ -1,4 +1,4 @@
-"""Times are elapsed time: the column is UTC on every database, also with USE_TZ off."""
+"""The column stores UTC on every database, also with USE_TZ off."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def half_hours(first: datetime, count: int) -> list[datetime]:
     return [first + number * HALF_HOUR for number in range(count)]
 
 
-# Each from an hour before the clocks change to two hours after, and one with microseconds.
+# From an hour before each clock change to two hours after, and one with microseconds.
 AUTUMN = half_hours(datetime(2024, 10, 26, 23, 30, tzinfo=UTC), 7)
 SPRING = half_hours(datetime(2024, 3, 30, 23, 30, tzinfo=UTC), 7)
 MOMENTS = sorted([*AUTUMN, *SPRING, datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)])
@@ -44,7 +44,7 @@ def use_tz(request: pytest.FixtureRequest) -> Iterator[bool]:
     with override_settings(USE_TZ=wanted, TIME_ZONE="Europe/Amsterdam"):
         yield wanted
         connection.settings_dict["TIME_ZONE"] = before
-    # Leaving the settings resets what the connection has cached of both.
+    # Leaving the settings resets what the connection cached for both.
 
 
 def row(moment: datetime) -> Workflow:
@@ -54,7 +54,7 @@ def row(moment: datetime) -> Workflow:
 
 
 def stored() -> list[datetime]:
-    """The column in UTC, past the field."""
+    """Return the raw value of the column in UTC, without the field."""
     utc = {
         "postgresql": "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')",
         "mysql": "CAST(created_at AS char)",
@@ -66,7 +66,7 @@ def stored() -> list[datetime]:
 
 
 def local(moment: datetime) -> datetime:
-    """As an attribute has it: naive local time, with its fold, when USE_TZ is off."""
+    """Return the value as an attribute has it: naive local time with its fold if USE_TZ is off."""
     return clock.local(moment)
 
 
@@ -141,7 +141,7 @@ def test_aggregates_and_expressions_return_moments(use_tz: bool) -> None:
 
 
 def test_elapsed_time_is_correct_across_a_clock_change(use_tz: bool) -> None:
-    """A wait of 24 hours that begins on the day before is over after 24 hours, not 23 or 25."""
+    """A wait of 24 hours that starts the day before ends after 24 hours, not 23 or 25."""
     for eve in (datetime(2024, 10, 26, 12, tzinfo=UTC), datetime(2024, 3, 30, 12, tzinfo=UTC)):
         workflow = row(eve + timedelta(hours=24))
         mine = Workflow.objects.filter(pk=workflow.pk)
