@@ -1,7 +1,7 @@
 """Draw the pictures of the explanation: ``python docs/pictures.py``.
 
 The layers come from the import-linter contract in ``pyproject.toml`` and the modules' docstrings, so that the
-drawing cannot differ from what is enforced. The way of the data is drawn from the table below. Colours are
+drawing cannot differ from what is enforced. How a workflow runs is drawn from the table below. Colours are
 chosen to be legible on a light and on a dark page, since an ``<img>`` does not follow the theme's switch.
 """
 
@@ -38,11 +38,11 @@ STEPS: list[tuple[int, str, str]] = [
     (YOURS, "start(order)", "T1 begins"),
     (ROWS, "workflow: ready · execution 1: scheduled", "T1 commits"),
     (WORKER, "dispatch: execution 1 is due", "after T1"),
-    (WORKER, "prepare: lock, check, mark", "T2 begins"),
+    (WORKER, "prepare: lock, check, claim", "T2 begins"),
     (ROWS, "workflow: performing · execution 1: in progress", "T2 commits"),
-    (WORKER, "perform: the step's body", "no transaction, no lock"),
-    (WORKER, "decide: success, error, skip() …", "pure"),
-    (WORKER, "finalize: lock, fence, write", "T3 begins"),
+    (WORKER, "perform: the step's body", "no transaction and no lock"),
+    (WORKER, "decide: success, error, skip() …", "reads and writes no rows"),
+    (WORKER, "finalize: lock, check the token, write", "T3 begins"),
     (ROWS, "execution 1: completed · execution 2: scheduled", "T3 commits"),
     (WORKER, "dispatch: execution 2 is due", "after T3"),
 ]
@@ -150,7 +150,7 @@ def way_of_the_data() -> str:
     return picture("One step, from start() to the next step", 3 * lane_width + 50, y - 10, parts)
 
 
-PICTURES = {"architecture.svg": architecture, "way-of-the-data.svg": way_of_the_data}
+PICTURES = {"architecture.svg": architecture, "how-a-workflow-runs.svg": way_of_the_data}
 
 
 def main() -> int:

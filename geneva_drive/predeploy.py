@@ -30,7 +30,7 @@ class Effect:
     type: str
     step: str | None  # none if it concerns the whole class
     workflows: int  # the number of workflows that it concerns
-    # Both: whole sentences.
+    # Whole sentences, as the hint is.
     message: str
     hint: str = ""
 

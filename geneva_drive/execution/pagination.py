@@ -24,7 +24,7 @@ class Key:
     descending: bool = False
     # What to annotate the rows with, under that name; None for a column that is loaded anyway.
     expression: Any = None
-    # Both: whether there may be nulls, and where they come.
+    # Whether there may be nulls, and (below) whether they come last.
     nullable: bool = False
     nulls_last: bool = False
     # Whether the project said where nulls come. Otherwise the SQL does not say it either, since a
