@@ -34,33 +34,20 @@ step_performed = Signal()
 execution_finalized = Signal()
 
 
-class Pending:
+class Pending(list[tuple[Signal, dict[str, Any]]]):
     """The events of one transaction, until it has committed."""
-
-    __slots__ = ("_events",)
-
-    def __init__(self) -> None:
-        self._events: list[tuple[Signal, dict[str, Any]]] = []
 
     def add(self, signal: Signal, workflow: Any, **arguments: Any) -> None:
         if signal.receivers:
-            self._events.append((signal, {"sender": type(workflow), "workflow": workflow, **arguments}))
+            self.append((signal, {"sender": type(workflow), "workflow": workflow, **arguments}))
 
     def send(self) -> None:
         """Send them now: for code outside of the transaction."""
-        events, self._events = self._events, []
+        events = list(self)
+        self.clear()
         for signal, arguments in events:
             signal.send_robust(**arguments)
 
     def send_after_commit(self, using: str) -> None:
-        if self._events:
+        if self:
             transaction.on_commit(self.send, using=using, robust=True)
-
-    def clear(self) -> None:
-        """Drop them: their transaction was rolled back and is retried."""
-        self._events.clear()
-
-    def extend(self, other: Pending) -> None:
-        """Take over the events of another one."""
-        self._events += other._events
-        other.clear()

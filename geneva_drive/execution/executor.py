@@ -1,4 +1,4 @@
-"""Execute a step: prepare, perform and finalize it, and go on with what follows in this process."""
+"""Execute a step: prepare, perform and finalize it, and continue with what follows in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["execute", "run"]
 
 
 def execute(execution_id: Any, *, using: str | None = None, runner: Runner | None = None) -> int:
-    """Run a scheduled execution that is due, and what follows it as far as the runner goes on.
+    """Run a scheduled execution that is due, and what follows it as long as the runner continues.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def run(claimed: ClaimedExecution, runner: Runner) -> int:
                 # So that the runner knows that it has been logged.
                 runner.raised = current.raised
                 raise current.raised
-            # A policy has dealt with it. Whoever claims what follows goes on with it.
+            # A policy has dealt with it. What follows was not claimed here.
             break
     return performed
 

@@ -1,4 +1,4 @@
-"""Turn an exception into a decision: the policy that it meets, its wait, its handler.
+"""Turn an exception into a decision: the policy that applies, its wait, its handler.
 
 All of it is the project's code, so it runs where bodies run: outside of locks and transactions, and its
 result is fenced like any other end.

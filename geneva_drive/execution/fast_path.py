@@ -69,7 +69,7 @@ def begin(
     definition = cls.steps.resolve(candidate.step_name)
     if definition is None or definition.removed or not _is_plain(cls, definition):
         return None
-    hero = _present_hero(cls, candidate.hero_type_id, candidate.hero_id, using)
+    hero = _look_up_hero(cls, candidate.hero_type_id, candidate.hero_id, using)
     if hero is None:
         return None
     token = uuid4()
@@ -86,8 +86,7 @@ def begin(
         return None
     workflow, execution = rows
     row = row_of(workflow)
-    if hero is not _NoHeroNeeded:
-        workflow._state.fields_cache["hero"] = hero
+    workflow._state.fields_cache.update(hero)
     if precondition_checked.receivers:
         precondition_checked.send_robust(cls, workflow=workflow, execution=execution, verdict="proceed")
     return ClaimedExecution(workflow, execution, definition, token, row=row)
@@ -125,7 +124,7 @@ def hand_off(claimed: ClaimedExecution, runner: Runner) -> HandOff | None:
         return HandOff(None)
     if not _is_plain(cls, following):
         return None
-    hero = _present_hero(cls, workflow.hero_type_id, workflow.hero_id, using)
+    hero = _look_up_hero(cls, workflow.hero_type_id, workflow.hero_id, using)
     if hero is None:
         return None
 
@@ -148,8 +147,7 @@ def hand_off(claimed: ClaimedExecution, runner: Runner) -> HandOff | None:
         "state": WorkflowState.PERFORMING,
     }
     fresh = cls.from_db(using, list(row), list(row.values()))
-    if hero is not _NoHeroNeeded:
-        fresh._state.fields_cache["hero"] = hero
+    fresh._state.fields_cache.update(hero)
     if precondition_checked.receivers:
         precondition_checked.send_robust(cls, workflow=fresh, execution=built, verdict="proceed")
     return HandOff(ClaimedExecution(fresh, built, following, token, row=row))
@@ -176,26 +174,23 @@ def _is_plain(cls: type[Workflow], definition: StepDefinition) -> bool:
     return not cls._geneva.cancel_conditions and not definition.conditional and not definition.resumable
 
 
-class _NoHeroNeeded:
-    """Means that there is nothing to look up."""
-
-
-def _present_hero(cls: type[Workflow], hero_type_id: Any, hero_id: Any, using: str) -> Any:
-    """Return the next body's hero, read again; None leaves the case to the portable path.
+def _look_up_hero(cls: type[Workflow], hero_type_id: Any, hero_id: Any, using: str) -> dict[str, Any] | None:
+    """Return what to cache of the hero on the next body's instance; None leaves the case to the portable path.
 
     It is read just before the statement, not under the lock: a hero deleted in between is as gone as one
     deleted just after the commit.
     """
     if cls._geneva.may_proceed_without_hero:
-        return _NoHeroNeeded
+        return {}
     if hero_type_id is None:
         return None
     try:
         probe = Workflow(hero_type_id=hero_type_id, hero_id=hero_id)
         probe._state.db = using
-        return probe.hero
+        hero = probe.hero
     except Exception:  # noqa: BLE001 - the portable path looks it up again, and handles this
         return None
+    return None if hero is None else {"hero": hero}
 
 
 def _note_end(claimed: ClaimedExecution, now: datetime) -> None:

@@ -175,7 +175,7 @@ def _run(using: str, sql: str, parameters: dict[str, Any]) -> Any:
             cursor.execute(sql, {**_STATES, **parameters})
             return cursor.fetchone()
     except Error as error:
-        # The portable path meets the same error, and deals with it. If the statement did commit and only its
+        # The portable path gets the same error, and handles it. If the statement did commit and only its
         # answer was lost, that path is fenced, and no thread holds what was begun: its process recovers it.
         logger.info("A statement failed (%s); taking the portable path.", error)
         if not inside and is_lost_connection(error, connection):

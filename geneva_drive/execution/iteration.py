@@ -54,7 +54,7 @@ class Iteration:
     def __repr__(self) -> str:
         return f"<Iteration: {self._where}, cursor {self.cursor!r}, {self.iterations} done>"
 
-    # -- where the loop stands
+    # -- the state of the loop
 
     @property
     def cursor(self) -> Any:

@@ -125,7 +125,7 @@ def advance(unit: UnitOfWork, runner: Runner, *, handed_off: bool = False) -> Cl
             token = uuid4()
             transitions.begin(unit, process=runner.process_id, token=token, handed_off=handed_off)
             _note_verdict(unit, "proceed" if verdict.error is None else "failed")
-            # An instance of its own for the body: what was set on this one must not reach it.
+            # The body gets another instance: what was set on this one must not reach it.
             workflow = unit.workflow
             row = row_of(workflow)
             fresh = type(workflow).from_db(unit.using, list(row), list(row.values()))

@@ -70,8 +70,7 @@ class Runner:
         """Note that a thread of this process runs the execution with this token."""
 
     def untrack(self, token: UUID) -> None:
-<<<<<<< HEAD
-        """Note that no thread holds it any more."""
+        """Note that no thread runs it any more."""
 
 
 class ProcessRunner(Runner):
@@ -111,6 +110,3 @@ class ProcessRunner(Runner):
     def untrack(self, token: UUID) -> None:
         if self._heartbeat is not None:
             self._heartbeat.untrack(token)
-=======
-        """Note that no thread runs it any more."""
->>>>>>> bfb015f (Word dispatch, heartbeats and runners plainly, and call bodies and handlers by one function)

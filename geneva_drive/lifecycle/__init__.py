@@ -1,4 +1,4 @@
-"""How rows move: everything that can be done to a run, whoever asks for it."""
+"""How rows move: everything that can be done to a workflow, by code or by operators."""
 
 from __future__ import annotations
 

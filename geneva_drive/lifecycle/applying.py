@@ -98,8 +98,8 @@ def _build(
 def _settle(unit: UnitOfWork, decision: Decision) -> None:
     """Consume the signals that an execution which was just ended is done with.
 
-    A clean end (success, or a skip by whoever) consumes its signal. After a failure or a cancellation the signal
-    stays claimed, and whatever waits for such a signal next may have it.
+    A clean end (success, or a skip of any kind) consumes its signal. After a failure or a cancellation the signal
+    stays claimed, and the next step that waits for such a signal may have it.
     """
     execution = unit.execution
     definition = unit.workflow.steps.resolve(execution.step_name)

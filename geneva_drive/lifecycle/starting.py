@@ -87,7 +87,7 @@ def find_ongoing(cls: type[_W], hero_type_id: Any, hero_id: Any, using: str) -> 
     rows = holders(cls, using, hero_type_id=hero_type_id, hero_id=hero_id)
     if not connections[using].features.has_select_for_update:
         return rows.first()
-    # It waits for whoever holds the row, and may be the one that the database ends to resolve a deadlock.
+    # It waits for the row's lock, and may be the transaction that the database ends to resolve a deadlock.
     return in_transaction(using, lambda: rows.select_for_update().first())
 
 

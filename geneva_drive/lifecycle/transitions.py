@@ -165,7 +165,7 @@ def defer(unit: UnitOfWork, *, until: datetime, error: ErrorRecord) -> None:
 
 
 def begin_grace(unit: UnitOfWork) -> timedelta:
-    """Begin the grace of an execution that this code cannot run, or let it go on; return what is left of it."""
+    """Begin the grace of an execution that this code cannot run, unless it has begun; return what is left."""
     if unit.execution.deferred_since is None:
         change(unit.execution, deferred_since=unit.moment)
     return grace_left(unit.execution.deferred_since, unit.now)
@@ -198,8 +198,8 @@ def reschedule(unit: UnitOfWork, *, at: datetime) -> None:
 def hold(execution: StepExecution, *, on_hold: bool = True) -> None:
     """Take a scheduled or waiting execution of a paused workflow out of the scans.
 
-    On one in progress it marks that a pause or cancel waits for it. A resumable step meets the mark in the
-    statement that writes its cursor, without looking anywhere else, and stops there.
+    On one in progress it marks that a pause or cancel waits for it. A resumable step finds the mark in the
+    statement that writes its cursor, without another query, and stops there.
     """
     change(execution, on_hold=on_hold)
 
@@ -235,7 +235,7 @@ def attach(unit: UnitOfWork, signal: Signal) -> None:
 
 def consume(unit: UnitOfWork, **which: Any) -> None:
     """Consume those of the workflow's unconsumed signals that the look-up names."""
-    # No lock of their own: whoever touches a signal holds its workflow's.
+    # They need no lock of their own: every change to a signal is made under its workflow's lock.
     signals = unit.workflow.signals.db_manager(unit.using).filter(state__in=UNCONSUMED, **which)
     signals.update(
         state=SignalState.CONSUMED, consumed_at=unit.moment, consumed_count=F("consumed_count") + 1

@@ -10,7 +10,8 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from django.db import InterfaceError, OperationalError, connections, transaction
@@ -33,6 +34,7 @@ _ATTEMPTS = 12
 _NO_PATIENCE = timedelta(0)
 
 
+@dataclass(slots=True)
 class UnitOfWork:
     """A locked workflow, what becomes of it, and what is sent when that is committed.
 
@@ -50,19 +52,14 @@ class UnitOfWork:
         Events to send after the commit.
     """
 
-    __slots__ = ("execution", "following", "moment", "now", "pending", "using", "workflow")
-
-    def __init__(
-        self, using: str, workflow: Workflow, execution: StepExecution | None, pending: Pending
-    ) -> None:
-        self.using = using
-        self.workflow = workflow
-        # A StepExecution nearly everywhere; the few places that may have none ask.
-        self.execution: Any = execution
-        self.following: StepExecution | None = None
-        self.pending = pending
-        self.now = clock.now(using)
-        self.moment = clock.local(self.now)
+    using: str
+    workflow: Workflow
+    # A StepExecution nearly everywhere; the few places that may have none ask.
+    execution: Any
+    pending: Pending
+    now: datetime
+    moment: datetime
+    following: StepExecution | None = None
 
 
 def change(row: Workflow | StepExecution | Signal, **values: Any) -> None:
@@ -136,7 +133,9 @@ def with_locked(
                 return None
         elif active:
             execution = locking.lock_active_execution(workflow)
-        unit = UnitOfWork(using, workflow, execution, Pending() if pending is None else pending)
+        now = clock.now(using)
+        events = Pending() if pending is None else pending
+        unit = UnitOfWork(using, workflow, execution, events, now, clock.local(now))
         result = act(unit)
         if unit.execution is not None:
             # Before what follows: the database allows one active execution.
@@ -145,8 +144,8 @@ def with_locked(
             flush(unit.following)
             dispatch.send(unit.following)
         flush(workflow)
-        if pending is None:
-            unit.pending.send_after_commit(using)
+        if pending is None and events:
+            events.send_after_commit(using)
         return result
 
     return in_transaction(using, work, repeatable=repeatable, patience=patience)

@@ -125,7 +125,8 @@ def test_a_transition_that_is_not_allowed_is_refused() -> None:
         for after in WorkflowState:
             workflow = Shown(state=before, pk=1)
             workflow._state.db = "default"
-            unit = UnitOfWork("default", workflow, None, Pending())
+            now = clock.now("default")
+            unit = UnitOfWork("default", workflow, None, Pending(), now, clock.local(now))
             if after == before or after in MOVES[before]:
                 transitions.move(unit, after, None)
                 assert workflow.state == after
