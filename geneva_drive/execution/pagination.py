@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -199,38 +199,35 @@ class Pages(Generic[M]):
 
     def rows_after(self, cursor: Any) -> Iterator[tuple[M, Any, bool]]:
         """Yield (row, its cursor, whether it is the last) for each row after the cursor."""
-        ordered = self._ordered()
-        values = self._values(cursor)
-        while True:
-            # One more than a page, which saves a query at the end.
-            found = list(ordered.filter(self._after(values))[: self.size + 1])
-            has_more = len(found) > self.size
-            keyed = ((tuple(key.of(row) for key in self.keys), row) for row in found[: self.size])
+        pages = self._pages(self._ordered(), lambda row: tuple(key.of(row) for key in self.keys), cursor)
+        for page, has_more in pages:
             # A join may return a row more than once; in this order they are adjacent.
-            rows = [next(same) for _, same in groupby(keyed, itemgetter(0))]
-            for number, (key, row) in enumerate(rows, start=1):
-                yield row, self._cursor(key), number == len(rows) and not has_more
-            if not has_more:
-                return
-            values = rows[-1][0]
+            rows = [next(same) for _, same in groupby(page, itemgetter(0))]
+            for number, (values, row) in enumerate(rows, start=1):
+                yield row, self._cursor(values), number == len(rows) and not has_more
 
     def batches_after(self, cursor: Any) -> Iterator[tuple[QuerySet[M], Any, bool]]:
         """Yield (queryset of one batch, the cursor of its last row, whether it is the last batch)."""
-        names = [key.name for key in self.keys]
-        ordered = self._ordered().values_list(*names, "pk")
+        rows = self._ordered().values_list(*(key.name for key in self.keys), "pk")
+        for page, has_more in self._pages(rows, lambda row: tuple(map(_plain, row[:-1])), cursor):
+            if page:
+                # By primary keys, so that a row that is added or moves meanwhile is not in two batches.
+                batch = self.queryset.filter(pk__in=[row[-1] for _, row in page])
+                yield batch, self._cursor(page[-1][0]), not has_more
+
+    def _pages(
+        self, rows: QuerySet[Any, Any], values_of: Callable[[Any], tuple[Any, ...]], cursor: Any
+    ) -> Iterator[tuple[list[tuple[tuple[Any, ...], Any]], bool]]:
+        """Yield pages of (values of the keys, row), and whether there are more."""
         values = self._values(cursor)
-        while True:
-            found = list(ordered.filter(self._after(values))[: self.size + 1])
-            if not found:
-                return
+        has_more = True
+        while has_more:
+            # One more than a page, which saves a query at the end.
+            found = list(rows.filter(self._after(values))[: self.size + 1])
             has_more = len(found) > self.size
-            found = found[: self.size]
-            values = tuple(_plain(value) for value in found[-1][:-1])
-            # By primary keys, so that a row that is added or moves meanwhile is not in two batches.
-            batch = self.queryset.filter(pk__in=[row[-1] for row in found])
-            yield batch, self._cursor(values), not has_more
-            if not has_more:
-                return
+            page = [(values_of(row), row) for row in found[: self.size]]
+            yield page, has_more
+            values = page[-1][0] if page else None
 
     def count_after(self, cursor: Any) -> int:
         """Count the rows after the cursor."""

@@ -46,9 +46,6 @@ W = TypeVar("W", bound=Workflow)
 _MOST_STEPS = 10_000
 
 
-# Running steps
-
-
 def run_next_step(workflow: W, *, raise_errors: bool = True, interruptions: bool = True) -> W:
     """Run the scheduled execution of ``workflow``, whether it is due or not; refresh the instance.
 
@@ -175,9 +172,6 @@ def run_iterations(workflow: W, count: int, *, raise_errors: bool = True) -> W:
     return workflow
 
 
-# Time
-
-
 @contextlib.contextmanager
 def travel(delta: timedelta) -> Iterator[None]:
     """Move the library's clock by ``delta`` within the block. Blocks add up."""
@@ -187,8 +181,6 @@ def travel(delta: timedelta) -> Iterator[None]:
     finally:
         clock._travelled -= delta
 
-
-# Crashes
 
 POINTS = ("prepared", "performed", "finalizing", "finalized")
 """Where ``crash_at`` can stop a process: the execution is in progress and its body has not started; the body has
@@ -229,9 +221,6 @@ def crash_at(point: str) -> Iterator[None]:
     finally:
         Runner.at_failpoint = before
     raise AssertionError(f"The block did not reach the point {point!r}.")
-
-
-# Helpers
 
 
 class _OneStep(Runner):

@@ -68,8 +68,6 @@ class WorkerRunner(ProcessRunner):
 
     Parameters
     ----------
-    stopping
-        Set when the worker shuts down.
     has_place
         Whether a place of the budget is reserved for the first step.
     """
