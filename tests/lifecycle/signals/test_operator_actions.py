@@ -11,7 +11,7 @@ from tests.lifecycle.signals.workflows import BadMatcher, Parcel
 pytestmark = pytest.mark.django_db
 
 
-def test_a_paused_workflow_buffers_and_resume_delivers() -> None:
+def test_a_paused_workflow_keeps_signals_and_resume_delivers_them() -> None:
     workflow = at_gate(Parcel)
     workflow.pause()
     workflow.signal("scanned", "while paused")
@@ -28,7 +28,7 @@ def test_a_paused_workflow_buffers_and_resume_delivers() -> None:
     assert ("ship", "while paused") in notes(workflow)
 
 
-def test_resume_without_a_signal_waits_on() -> None:
+def test_resume_without_a_signal_continues_to_wait() -> None:
     workflow = at_gate(Parcel)
     since = active(workflow).waiting_since
     workflow.pause()
@@ -43,7 +43,7 @@ def test_resume_without_a_signal_waits_on() -> None:
     assert_state(workflow, "finished")
 
 
-def test_a_paused_workflow_that_was_woken_already_goes_on_where_it_was() -> None:
+def test_a_paused_workflow_that_was_already_woken_continues_at_its_step() -> None:
     workflow = at_gate(Parcel)
     workflow.signal("scanned", 1)
     workflow.pause()
@@ -56,7 +56,7 @@ def test_a_paused_workflow_that_was_woken_already_goes_on_where_it_was() -> None
     assert signal_rows(workflow) == [("scanned", "consumed", 1, 1)]
 
 
-def test_resume_at_leaves_the_parked_step() -> None:
+def test_resume_at_leaves_the_waiting_step() -> None:
     workflow = at_gate(Parcel)
     workflow.pause()
 
@@ -68,7 +68,7 @@ def test_resume_at_leaves_the_parked_step() -> None:
     assert notes(workflow) == [("pack", ""), ("tell", "None")]
 
 
-def test_resume_at_the_same_step_takes_the_signal_that_is_claimed_already() -> None:
+def test_resume_at_the_same_step_reuses_its_claimed_signal() -> None:
     workflow = at_gate(Parcel)
     workflow.signal("scanned", 1)
     workflow.pause()
@@ -80,7 +80,7 @@ def test_resume_at_the_same_step_takes_the_signal_that_is_claimed_already() -> N
     assert signal_rows(workflow) == [("scanned", "consumed", 2, 1)]
 
 
-def test_skip_while_paused_passes_over_the_parked_step() -> None:
+def test_skip_while_paused_skips_the_waiting_step() -> None:
     workflow = at_gate(Parcel)
     workflow.pause()
 
@@ -92,7 +92,7 @@ def test_skip_while_paused_passes_over_the_parked_step() -> None:
     assert_state(workflow, "finished")
 
 
-def test_skip_settles_a_signal_that_is_attached() -> None:
+def test_skip_consumes_an_attached_signal() -> None:
     workflow = at_gate(Parcel)
     workflow.signal("scanned")
 
@@ -102,7 +102,7 @@ def test_skip_settles_a_signal_that_is_attached() -> None:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_cancel_ends_a_parked_workflow(paused: bool) -> None:
+def test_cancel_ends_a_waiting_workflow(paused: bool) -> None:
     workflow = at_gate(Parcel)
     if paused:
         workflow.pause()
@@ -113,7 +113,7 @@ def test_cancel_ends_a_parked_workflow(paused: bool) -> None:
     assert_step(workflow, "ship", "canceled", "canceled")
 
 
-def test_resume_leaves_a_matcher_that_raises_to_the_gate() -> None:
+def test_resume_leaves_an_error_in_a_matcher_to_prepare() -> None:
     workflow = at_gate(BadMatcher)
     workflow.pause()
     workflow.signal("go", 5)
