@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured in one run. Nothing here asserts a time."""
+"""Benchmarks. They compare variants within one run, and assert no times."""

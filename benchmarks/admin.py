@@ -1,8 +1,8 @@
-"""The admin's pages over many workflows, on PostgreSQL.
+"""The admin's pages with many workflows, on PostgreSQL.
 
-``python -m benchmarks.admin [--workflows 10000 1000000]`` starts a server of its own. For each number of workflows it
-asks for each page three times, and prints how many queries that took and the quickest time; then how much longer the
-larger number takes.
+``python -m benchmarks.admin [--workflows 10000 1000000]`` starts its own server. For each number of workflows it
+requests each page three times, and prints the number of queries, the shortest time, and the ratio of the times for the
+largest and the smallest number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Measured = dict[str, tuple[int, float]]
 
 
 def main() -> int:
-    """Start a server, and let a child fill and ask for each number."""
+    """Start a server, and measure each number of workflows in a child process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.admin", description=__doc__)
     parser.add_argument("--workflows", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
@@ -68,7 +68,7 @@ def _in_a_child(address: str, count: int) -> Measured:
 
 
 def measure(count: int) -> Measured:
-    """Fill the database, and ask for each page."""
+    """Fill the database, and request each page."""
     import django
 
     django.setup()
@@ -78,17 +78,17 @@ def measure(count: int) -> Measured:
 
     _declare()
     call_command("migrate", verbosity=0)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     _fill(count)
-    print(f"{count:,} workflows written in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    print(f"{count:,} workflows written in {time.perf_counter() - started:.0f} s", file=sys.stderr)
     found: Measured = {}
     for name, ask in _pages(count):
         times = []
         for _ in range(3):
             with CaptureQueriesContext(connection) as captured:
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 response = ask()
-                times.append(time.perf_counter() - begun)
+                times.append(time.perf_counter() - started)
             assert response.status_code == 200, (name, response.status_code)
         found[name] = (len(captured), min(times))
         print(f"{name}: {len(captured)} queries, {min(times) * 1000:.0f} ms", file=sys.stderr)
@@ -108,7 +108,7 @@ def _pages(count: int) -> Iterator[Page]:
         return lambda: client.get(address)
 
     yield "list", page(rows)
-    yield "list, last page that is shown", page(f"{rows}?p=100")
+    yield "list, last page", page(f"{rows}?p=100")
     for query in (
         "state=paused",
         "state=finished",
@@ -141,7 +141,7 @@ def _pages(count: int) -> Iterator[Page]:
         return lambda: client.post(f"{rows}?{query}", data)
 
     for name, query in (("paused", "state=paused"), ("ready", "type=bench.Job&state=ready"), ("all", "")):
-        yield f"counting for an action on all: {name}", count_for("cancel", query)
+        yield f"confirming an action on all: {name}", count_for("cancel", query)
     yield "choosing a step for all paused", count_for("resume_at", "type=bench.Job&state=paused")
 
 
@@ -198,7 +198,7 @@ def _fill(count: int) -> None:
 
 
 def _declare() -> None:
-    """Declare the class of the rows."""
+    """Declare the workflow class of the rows."""
     from geneva_drive import Workflow, removed_step, step
 
     class Job(Workflow):

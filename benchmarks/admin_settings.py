@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.settings import *  # noqa: F403 - Django's own way of one settings module on another
+from benchmarks.settings import *  # noqa: F403 - the usual way to extend a settings module
 from benchmarks.settings import INSTALLED_APPS as _APPS
 from tests.settings import MIDDLEWARE, PASSWORD_HASHERS, ROOT_URLCONF, TEMPLATES
 

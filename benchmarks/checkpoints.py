@@ -1,11 +1,11 @@
-"""What a checkpoint costs on PostgreSQL: items per second of a loop beside a bare loop of the same UPDATE.
+"""The cost of a checkpoint on PostgreSQL: items per second of a loop, compared with a bare loop of the same UPDATE.
 
-``python -m benchmarks.checkpoints [--items 4000] [--rows 1000000] [--repeat 3] [--no-sync]`` starts a PostgreSQL
-of its own and removes it. It has its default durability or, to see what the processor does, none. Variants are
-interleaved, so that their ratios hold although the machine's speed drifts; figures from different runs do not
-compare.
+``python -m benchmarks.checkpoints [--items 4000] [--rows 1000000] [--repeat 3] [--no-sync]`` starts its own PostgreSQL
+and removes it. The server has default durability; with ``--no-sync`` it does not wait for the disk, which shows the cost
+in CPU time. Variants are interleaved, so their ratios are valid even if the machine's speed drifts. Do
+not compare figures from different runs.
 
-At the end one loop goes over ``--rows`` rows of a table, and the process's memory is looked at on the way.
+Finally, one loop reads ``--rows`` rows of a table while the memory of the process is measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.comparing import FLOOR, Results, create_database, in_child, parser, print_table
+from benchmarks.comparing import BASELINE, Results, create_database, in_child, parser, print_table
 from tests.servers.binaries import start_postgresql
 
 VARIANTS = {
@@ -33,7 +33,7 @@ UPDATE = (
 
 
 def child(kind: str, items: int) -> dict[str, Any]:
-    """One process: a loop over so many items, or rows."""
+    """Run one loop over this many items or rows, in this process."""
     import django
 
     django.setup()
@@ -58,7 +58,7 @@ def child(kind: str, items: int) -> dict[str, Any]:
 
 
 def bare(url: str, items: int) -> dict[str, Any]:
-    """The floor: the same UPDATE, with the same values, in a loop of nothing else."""
+    """Measure the baseline: the same UPDATE, with the same values, in a loop without anything else."""
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(
             "SELECT id, '6f2b7c1e-0000-4000-8000-000000000000'::uuid FROM geneva_drive_stepexecution LIMIT 1"
@@ -78,7 +78,7 @@ def bare(url: str, items: int) -> dict[str, Any]:
 
 
 def run(items: int, rows: int, repeat: int, *, sync: bool = True) -> tuple[Results, list[int]]:
-    """Every variant and the floor, interleaved, each on tables of its own; then the many rows."""
+    """Run all variants and the baseline, interleaved, each on its own tables; then the loop over many rows."""
     server = start_postgresql(options=()) if sync else start_postgresql()
     results: Results = {}
     try:
@@ -87,9 +87,9 @@ def run(items: int, rows: int, repeat: int, *, sync: bool = True) -> tuple[Resul
             for number, (name, kind) in enumerate(VARIANTS.items()):
                 environment = create_database(admin, f"loop_{number}_{round_}", {})
                 results.setdefault(name, []).append(_in_child(environment, kind, items))
-            environment = create_database(admin, f"loop_floor_{round_}", {})
+            environment = create_database(admin, f"loop_baseline_{round_}", {})
             _in_child(environment, "Short", 1)
-            results.setdefault(FLOOR, []).append(bare(environment["GENEVA_BENCH_URL"], items))
+            results.setdefault(BASELINE, []).append(bare(environment["GENEVA_BENCH_URL"], items))
             print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
         memory: list[int] = []
         if rows:
@@ -104,11 +104,15 @@ def _in_child(environment: dict[str, str], kind: str, items: int) -> dict[str, A
 
 
 def main() -> None:
-    """Parse the arguments, run, print a table."""
+    """Parse the arguments, run the benchmark and print a table."""
     options = parser(__doc__)
-    options.add_argument("--items", type=int, default=4000, help="Of one loop. Default: 4000.")
-    options.add_argument("--rows", type=int, default=1_000_000, help="Of the last loop. Default: a million.")
-    options.add_argument("--no-sync", action="store_true", help="A server that does not wait for its disk.")
+    options.add_argument("--items", type=int, default=4000, help="Items of each loop. Default: 4000.")
+    options.add_argument(
+        "--rows", type=int, default=1_000_000, help="Rows of the last loop. Default: a million."
+    )
+    options.add_argument(
+        "--no-sync", action="store_true", help="Use a server that does not wait for its disk."
+    )
     arguments = options.parse_args()
     if arguments.child:
         print(json.dumps(child(arguments.child, arguments.items)))

@@ -1,12 +1,12 @@
-"""What a claim costs beside a million rows that are none of its business, on PostgreSQL and MySQL.
+"""The cost of a claim among millions of rows that are not due, on PostgreSQL and MySQL.
 
-``python -m benchmarks.claims [--rows 1000000] [--databases postgresql mysql] [--plans]`` starts servers of
-its own. The same questions are asked in one run: with ten due rows alone; then with a million finished rows,
-a million that are due next month and a million overdue ones of paused workflows beside them; on PostgreSQL
-also with the dead versions of many rows that were due a moment ago, which no vacuum may remove yet.
+``python -m benchmarks.claims [--rows 1000000] [--databases postgresql mysql] [--plans]`` starts its own servers. The
+same operations are measured in one run: first with only ten due rows; then with a million finished rows, a million
+that are due next month and a million overdue ones of paused workflows in addition. On PostgreSQL they are also measured
+with the dead versions of many rows that were due a moment ago and cannot be vacuumed yet.
 
-Times are medians; buffers (PostgreSQL: 8 KiB pages touched) and rows read (MySQL: the handler's counts) are
-the sum over the queries of one act. ``--plans`` prints the plans.
+Times are medians. Buffers (PostgreSQL: 8 KiB pages) and rows read (MySQL: the handler's counts) are the sum over the
+queries of one operation. ``--plans`` prints the query plans.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPEAT = 30
 
 
 def main() -> int:
-    """Start servers, one after the other, and let a child ask each."""
+    """Start the servers one after the other, and measure each in a child process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--databases", nargs="+", choices=["postgresql", "mysql", "mariadb"])
@@ -77,7 +77,7 @@ def _create_database(database: str, url: str) -> None:
 
 
 def child(rows: int, show_plans: bool) -> int:
-    """Fill and ask."""
+    """Fill the database and measure."""
     import django
 
     django.setup()
@@ -94,8 +94,8 @@ def child(rows: int, show_plans: bool) -> int:
     _insert("paused", "scheduled", "-86400", rows, on_hold=True)
     _analyze()
     print(f"{3 * rows:,} workflows with an execution each, in {time.monotonic() - began:.0f} s", flush=True)
-    beside = ask(show_plans)
-    tables = {"ten due rows alone": alone, f"beside 3 x {rows:,}": beside}
+    among_others = ask(show_plans)
+    tables = {"only ten due rows": alone, f"and 3 x {rows:,} others": among_others}
     if connection.vendor == "postgresql":
         with _dead_versions(rows // 5):
             tables[f"and {rows // 5:,} dead versions"] = ask(show_plans)
@@ -106,17 +106,17 @@ def child(rows: int, show_plans: bool) -> int:
 
 
 def ask(show_plans: bool) -> dict[str, tuple[float, int]]:
-    """Each act's median milliseconds and its buffers or rows."""
+    """Return the median milliseconds of each operation, and its buffers or rows read."""
     from geneva_drive.housekeeping import recover
     from geneva_drive.models import StepExecution
     from geneva_drive.worker import claiming
 
     acts: dict[str, Callable[[], Any]] = {
-        "which queues and priorities": lambda: StepExecution.objects.using("default").buckets(),
-        "what is due there": lambda: next(claiming._pages("default", "default", 0, 1), None),
-        "claim one and give it back": _claim_and_give_back,
-        "is anything due": lambda: claiming.is_anything_due("default", None),
-        "recovery, nothing to recover": lambda: recover("default"),
+        "find queues and priorities": lambda: StepExecution.objects.using("default").buckets(),
+        "find due executions": lambda: next(claiming._pages("default", "default", 0, 1), None),
+        "claim one and release it": _claim_and_release,
+        "check if anything is due": lambda: claiming.is_anything_due("default", None),
+        "recover, with nothing to recover": lambda: recover("default"),
     }
     found = {}
     for name, act in acts.items():
@@ -130,17 +130,17 @@ def ask(show_plans: bool) -> dict[str, tuple[float, int]]:
     return found
 
 
-def _claim_and_give_back() -> None:
+def _claim_and_release() -> None:
     from geneva_drive.execution import recovery
     from geneva_drive.execution.runner import Runner
     from geneva_drive.worker.claiming import CandidateCache, claim
 
-    (performance,) = claim("default", CandidateCache("default", None), 1, Runner())
-    recovery.release(performance)
+    (claimed,) = claim("default", CandidateCache("default", None), 1, Runner())
+    recovery.release(claimed)
 
 
 def _work(act: Callable[[], Any], show_plans: bool) -> int:
-    """Pages that PostgreSQL touches, or rows that MySQL reads, for the queries of one act."""
+    """Return the pages that PostgreSQL touches, or the rows that MySQL reads, in one operation."""
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
@@ -183,7 +183,7 @@ def _explain(cursor: Any, sql: str, show: bool) -> int:
 
 
 def _insert(state: str, execution_state: str, seconds: str, count: int, *, on_hold: bool = False) -> None:
-    """Workflows of one kind, with an execution each that is due so many seconds from now, in bulk."""
+    """Insert workflows of one kind, each with an execution that is due this many seconds from now."""
     from django.db import connection
 
     postgresql = connection.vendor == "postgresql"
@@ -239,7 +239,7 @@ def _analyze() -> None:
 
 
 class _dead_versions:  # noqa: N801 - used as a context manager
-    """So many rows that were due until a moment ago, and an old snapshot that forbids to remove them."""
+    """Create rows that were due until a moment ago, and an old snapshot that prevents their removal."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -1,4 +1,4 @@
-"""What the benchmarks that compare variants with a floor share: databases, child processes, a table."""
+"""Shared by the benchmarks that compare variants with a baseline: databases, child processes, a table."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from typing import Any
 
 import psycopg
 
-__all__ = ["FLOOR", "Results", "create_database", "in_child", "parser", "print_table"]
+__all__ = ["BASELINE", "Results", "create_database", "in_child", "parser", "print_table"]
 
-FLOOR = "bare psycopg"
-"""The variant that the others are measured by."""
+BASELINE = "bare psycopg"
+"""The variant that the others are compared with."""
 
 Results = dict[str, list[dict[str, Any]]]
-"""Of each variant, the figures of each round."""
+"""The figures of each round, by variant."""
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """The options that all of them have."""
+    """Return a parser with the common options."""
     made = argparse.ArgumentParser(description=doc.splitlines()[0] if doc else None)
-    made.add_argument("--repeat", type=int, default=3, help="Rounds; the median is shown. Default: 3.")
-    made.add_argument("--json", action="store_true", help="Print every round as JSON.")
+    made.add_argument(
+        "--repeat", type=int, default=3, help="Number of rounds; the median is printed. Default: 3."
+    )
+    made.add_argument("--json", action="store_true", help="Print the figures of every round as JSON.")
     made.add_argument("--child", help=argparse.SUPPRESS)
     return made
 
@@ -44,13 +46,13 @@ def create_database(
     Parameters
     ----------
     admin
-        Address of a database of the server that is there already.
+        URL of an existing database on the server.
     settings
         The dict ``GENEVA_DRIVE``; durations are seconds.
     options
         ``OPTIONS`` of the connection.
     variables
-        More for the environment.
+        Additional environment variables.
     """
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -73,7 +75,7 @@ def create_database(
 
 
 def in_child(module: str, environment: dict[str, str], *arguments: str) -> dict[str, Any]:
-    """Run a module in a process of its own and return what its last line says, which is JSON."""
+    """Run a module in a child process, and return its last line of output, which is JSON."""
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -83,21 +85,21 @@ def in_child(module: str, environment: dict[str, str], *arguments: str) -> dict[
 
 
 def print_table(results: Results, rate: str, columns: dict[str, str], heading: str) -> None:
-    """Print the medians of each variant, and its share of the floor.
+    """Print the medians of each variant, and its rate as a share of the baseline's.
 
     Parameters
     ----------
     rate
-        The figure that the share is taken of.
+        The figure from which the share is computed.
     columns
-        Figure to the format of its column, which is twelve characters wide.
+        The format of each figure's column, which is twelve characters wide.
     """
-    floor = statistics.median(each[rate] for each in results[FLOOR])
-    print(f"{heading:34}" + "".join(f"{name:>12}" for name in columns) + f"{'of the floor':>14}")
+    baseline = statistics.median(each[rate] for each in results[BASELINE])
+    print(f"{heading:34}" + "".join(f"{name:>12}" for name in columns) + f"{'of baseline':>14}")
     for name, rounds in results.items():
         cells = ""
         for column, form in columns.items():
             known = column in rounds[0]
             cells += f"{statistics.median(each[column] for each in rounds):12{form}}" if known else " " * 12
-        share = statistics.median(each[rate] for each in rounds) / floor
+        share = statistics.median(each[rate] for each in rounds) / baseline
         print(f"{name:34}{cells}{share:14.0%}")

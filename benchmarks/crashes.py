@@ -1,12 +1,12 @@
-"""Workers killed at random moments, on PostgreSQL: is anything lost, is anything done twice at once?
+"""Workers killed at random moments, on PostgreSQL: checks that nothing is lost and nothing runs twice at once.
 
-``python -m benchmarks.crashes [--workflows 500] [--kills 200] [--seed 1]`` starts a PostgreSQL of its own,
-runs five-step workflows with a few workers, sends SIGKILL to one of them again and again, and counts at the
-end. Exits 1 when a step's effect is missing, a workflow did not finish, or two executions of one workflow
-were ever active at once.
+``python -m benchmarks.crashes [--workflows 500] [--kills 200] [--seed 1]`` starts its own PostgreSQL, runs five-step
+workflows with a few workers, repeatedly sends SIGKILL to one of them, and counts at the end. It exits with status 1 if
+the effect of a step is missing, a workflow did not finish, or two executions of one workflow were active at the same
+time.
 
-``MAX_CRASHES`` is set out of reach: here the kills are not the steps' fault, while a step that kills its
-process three times in a row would rightly be paused.
+``MAX_CRASHES`` is set very high, because the steps do not cause these crashes. Normally a workflow pauses after three
+consecutive crashes of a step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ACTIVE = "('scheduled', 'waiting', 'in_progress')"
 
 
 def main() -> int:
-    """Run it on a server of its own."""
+    """Run the benchmark on its own server."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crashes", description=__doc__)
     parser.add_argument("--workflows", type=int, default=500)
     parser.add_argument("--kills", type=int, default=200)
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def run(url: str, workflows: int, kills: int, chance: random.Random) -> int:
-    """Run the workflows, kill workers, count."""
+    """Run the workflows, kill workers, and count the results."""
     _set_up(url, workflows)
     sampler = _fork(lambda: _sample(url))
     began = time.monotonic()
@@ -91,12 +91,12 @@ def _set_up(url: str, workflows: int) -> None:
         )
     for _ in range(workflows):
         Crashing.start()
-    # No connection may be shared with the processes that are forked.
+    # Forked processes must not share a connection.
     connections.close_all()
 
 
 def _fork(act: Callable[[], int]) -> int:
-    """Start a process that has everything imported already: most of its life is then spent on steps."""
+    """Fork a process, which has everything imported already and so spends most of its time on steps."""
     pid = os.fork()
     if pid:
         return pid
@@ -118,7 +118,7 @@ def _work() -> int:
 
 
 def _sample(url: str) -> int:
-    """Look, as often as it can, for workflows with two active executions; the status says whether any was."""
+    """Poll for workflows with two active executions; return 1 if there was one."""
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
     found = samples = 0
@@ -163,28 +163,28 @@ def _report(url: str, workflows: int, killed: int, seconds: float, statuses: lis
         "SIGKILLs": killed,
         "seconds": round(seconds, 1),
         "finished": _one(url, f"{count} geneva_drive_workflow WHERE state = 'finished'"),
-        "steps wanted": wanted,
+        "steps expected": wanted,
         "steps whose effect is present": _one(
             url, f"{count} (SELECT DISTINCT workflow, step FROM mark WHERE mark = 'ended') AS m"
         ),
         "steps completed in the tables": _one(
             url, f"{count} geneva_drive_stepexecution WHERE state = 'completed' AND outcome = 'success'"
         ),
-        "bodies begun": _one(url, f"{count} mark WHERE mark = 'began'"),
-        "bodies that were cut off": _one(
+        "bodies started": _one(url, f"{count} mark WHERE mark = 'began'"),
+        "bodies interrupted": _one(
             url,
             "SELECT (SELECT count(*) FROM mark WHERE mark = 'began')"
             " - (SELECT count(*) FROM mark WHERE mark = 'ended')",
         ),
-        "steps whose body ran to its end more than once": _one(
+        "steps whose body completed more than once": _one(
             url,
             f"{count} (SELECT 1 FROM mark WHERE mark = 'ended' GROUP BY workflow, step HAVING count(*) > 1) AS m",
         ),
         "executions recovered": _one(url, f"{count} geneva_drive_stepexecution WHERE outcome = 'recovered'"),
         "executions still active": _one(url, f"{count} geneva_drive_stepexecution WHERE state IN {ACTIVE}"),
-        "looks at active executions": _one(url, "SELECT samples FROM sampled"),
-        "looks that found two of one workflow": _one(url, "SELECT found FROM sampled"),
-        "statuses of the workers at the end": statuses,
+        "polls for active executions": _one(url, "SELECT samples FROM sampled"),
+        "polls that found two of one workflow": _one(url, "SELECT found FROM sampled"),
+        "exit statuses of the workers": statuses,
     }
     for name, value in facts.items():
         print(f"{name:48} {value}")
@@ -196,7 +196,7 @@ def _report(url: str, workflows: int, killed: int, seconds: float, statuses: lis
         and doubles == 0
         and statuses == [0] * WORKERS
     )
-    print("nothing lost, nothing twice at once" if good else "SOMETHING IS WRONG")
+    print("OK: nothing was lost, and nothing ran twice at once" if good else "FAILED")
     return 0 if good else 1
 
 

@@ -1,4 +1,4 @@
-"""What ``benchmarks.crashes`` runs: five steps that leave their marks in the database."""
+"""The workflow of ``benchmarks.crashes``: five steps that record their start and end in the database."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from geneva_drive import Workflow, step
 STEPS = ("one", "two", "three", "four", "five")
 
 MOST_SECONDS = float(os.environ.get("GENEVA_BENCH_BODY", "0.1"))
-"""A body takes a random time up to this."""
+"""The maximum duration of a body; the actual one is random."""
 
 
 class Crashing(Workflow):
-    """Marks the begin and the end of each body, each in a transaction of its own."""
+    """Records the start and the end of each body, each in a separate transaction."""
 
     may_proceed_without_hero = True
 

@@ -1,13 +1,12 @@
-"""The same workflow under each dispatcher: hand-off latency and steps per second, on PostgreSQL and Redis.
+"""The same workflow with each dispatcher: latency and steps per second, on PostgreSQL and Redis.
 
-``python -m benchmarks.dispatchers [--workflows 200] [--starts 100] [--repeat 3] [--json]`` starts a PostgreSQL
-with its default durability and a Redis, both of its own, and removes them. One process runs the steps in every
-variant. Variants are interleaved, so that their ratios hold although the machine's speed drifts; figures from
-different runs do not compare.
+``python -m benchmarks.dispatchers [--workflows 200] [--starts 100] [--repeat 3] [--json]`` starts its own PostgreSQL,
+with default durability, and its own Redis, and removes them. In every variant one process runs the steps. Variants are
+interleaved, so their ratios are valid even if the machine's speed drifts. Do not compare figures from different runs.
 
-Latency is the time from a start on an idle system to the begin of its first step, as the rows have it, by the
-database's clock. Steps per second are those of a queue that was full before the process began, from the begin of
-the first step to the end of the last.
+Latency is the time from a start on an idle system to the start of the first step, as recorded in the rows by the
+database's clock. Steps per second are measured with a queue that was full before the process started, from the start
+of the first step to the end of the last.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {
 
 
 def child(command: list[str], workflows: int, starts: int) -> dict[str, Any]:
-    """One variant, on empty tables: what its rows tell."""
+    """Run one variant on empty tables, and return the figures from its rows."""
     import django
 
     django.setup()
@@ -67,7 +66,7 @@ def child(command: list[str], workflows: int, starts: int) -> dict[str, Any]:
         seconds = (done["end"] - done["begin"]).total_seconds()
         latencies = []
         for _ in range(starts):
-            # No beat that the pauses of a poll could fall in with.
+            # Random, so that starts do not synchronize with a poll interval.
             time.sleep(random.uniform(0.05, 0.15))
             workflow = Noop.start()
             _wait_until_done()
@@ -97,7 +96,7 @@ def _running(command: list[str]) -> Iterator[None]:
 
 
 def run(workflows: int, starts: int, repeat: int) -> Results:
-    """Every variant, interleaved; with and without going straight on."""
+    """Run all variants, interleaved, with and without inline continuation."""
     results: Results = {}
     with contextlib.ExitStack() as stack:
         postgresql, redis = start_postgresql(options=()), start_redis()
@@ -121,28 +120,30 @@ def run(workflows: int, starts: int, repeat: int) -> Results:
                             ),
                         },
                     )
-                    # The latency of a start is the same either way.
+                    # The latency of a start is the same with and without inline continuation.
                     wanted = [
                         "--workflows",
                         str(workflows),
                         "--starts",
                         str(starts if inline_continuation else 0),
                     ]
-                    told = in_child(
+                    figures = in_child(
                         "benchmarks.dispatchers", environment, "--child", json.dumps(command), *wanted
                     )
-                    key = name if inline_continuation else f"{name}, not straight on"
-                    results.setdefault(key, []).append(told)
+                    key = name if inline_continuation else f"{name}, not inline"
+                    results.setdefault(key, []).append(figures)
             print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
     return results
 
 
 def main() -> None:
-    """Parse, run, print a table."""
+    """Parse the arguments, run the benchmark and print a table."""
     arguments = parser(__doc__)
-    arguments.add_argument("--workflows", type=int, default=200, help="Of five steps each. Default: 200.")
     arguments.add_argument(
-        "--starts", type=int, default=100, help="One by one, for the latency. Default: 100."
+        "--workflows", type=int, default=200, help="Workflows of five steps each. Default: 200."
+    )
+    arguments.add_argument(
+        "--starts", type=int, default=100, help="Single starts, for the latency. Default: 100."
     )
     options = arguments.parse_args()
     if options.child:

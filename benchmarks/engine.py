@@ -1,12 +1,12 @@
-"""What a step costs on PostgreSQL: statements, commits, and steps per second beside a bare psycopg loop.
+"""The cost of a step on PostgreSQL: statements, commits, and steps per second compared with a bare psycopg loop.
 
-``python -m benchmarks.engine [--workflows 400] [--repeat 3] [--json]`` starts a PostgreSQL of its own, with
-its default durability, and removes it. Variants are interleaved, so that their ratios hold although the
-machine's speed drifts; figures from different runs do not compare.
+``python -m benchmarks.engine [--workflows 400] [--repeat 3] [--json]`` starts its own PostgreSQL, with default
+durability, and removes it. Variants are interleaved, so their ratios are valid even if the machine's speed drifts. Do
+not compare figures from different runs.
 
-Statements and commits are the server's own count (``pg_stat_statements``, ``pg_stat_database``) of what the
-worker's process did between two looks: its polling, heartbeat and housekeeping are in it. "Prepared" is with
-``server_side_binding`` and ``prepare_threshold`` in the connection's ``OPTIONS``, as psycopg alone does by itself.
+The server counts statements and commits (``pg_stat_statements``, ``pg_stat_database``) from the start to the end of
+the worker, so they include polls, heartbeats and maintenance. "Prepared" variants set ``server_side_binding`` and
+``prepare_threshold`` in the connection's ``OPTIONS``; psycopg without Django prepares statements by default.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import psycopg
 
-from benchmarks.comparing import FLOOR, Results, create_database, in_child, parser, print_table
+from benchmarks.comparing import BASELINE, Results, create_database, in_child, parser, print_table
 from tests.servers.binaries import start_postgresql
 
 STEPS = 5
@@ -30,18 +30,18 @@ PREPARED = {"server_side_binding": True, "prepare_threshold": 5}
 
 # name -> (workflow class, settings, the connection's options). Each is run by one worker with one thread.
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "straight on, no hero": ("Noop", {}, {}),
-    "straight on, no hero, prepared": ("Noop", {}, PREPARED),
-    "straight on, hero": ("NoopForHero", {}, {}),
-    "straight on, hero, prepared": ("NoopForHero", {}, PREPARED),
-    "not straight on, no hero": ("Noop", {"INLINE_CONTINUATION": False}, {}),
-    "not straight on, hero": ("NoopForHero", {"INLINE_CONTINUATION": False}, {}),
-    "not straight on, hero, prepared": ("NoopForHero", {"INLINE_CONTINUATION": False}, PREPARED),
+    "inline, no hero": ("Noop", {}, {}),
+    "inline, no hero, prepared": ("Noop", {}, PREPARED),
+    "inline, hero": ("NoopForHero", {}, {}),
+    "inline, hero, prepared": ("NoopForHero", {}, PREPARED),
+    "not inline, no hero": ("Noop", {"INLINE_CONTINUATION": False}, {}),
+    "not inline, hero": ("NoopForHero", {"INLINE_CONTINUATION": False}, {}),
+    "not inline, hero, prepared": ("NoopForHero", {"INLINE_CONTINUATION": False}, PREPARED),
 }
 
 
 def child(kind: str, workflows: int) -> dict[str, Any]:
-    """One process: queue the workflows, then run them; print what it took."""
+    """Start the workflows, then run them in this process, and return the figures."""
     import django
 
     django.setup()
@@ -65,7 +65,7 @@ def child(kind: str, workflows: int) -> dict[str, Any]:
     cpu, began = time.process_time(), time.monotonic()
     performed = Worker(drain=True, listen=False).run()
     seconds, cpu = time.monotonic() - began, time.process_time() - cpu
-    time.sleep(0.5)  # the server adds a session's counts up when it ends
+    time.sleep(0.5)  # the server adds a session's counts when the session ends
     after = counts()
     assert performed == workflows * STEPS, performed
     return {
@@ -76,7 +76,7 @@ def child(kind: str, workflows: int) -> dict[str, Any]:
 
 
 def counts() -> dict[str, int]:
-    """The server's counts, over a connection that is not counted: it looks at another database."""
+    """Return the server's counts, read over a connection to another database, which is not counted."""
     name = os.environ["GENEVA_BENCH_URL"].rsplit("/", 1)[1]
     with psycopg.connect(os.environ["GENEVA_BENCH_ADMIN"], autocommit=True) as connection:
         commits = connection.execute(
@@ -110,7 +110,7 @@ BEGIN_WORKFLOW = (
     "UPDATE geneva_drive_workflow SET state = 'performing', current_step_name = 'one', started_at = now(), "
     "updated_at = now() WHERE id = %s"
 )
-HAND_OVER = """
+HAND_OFF = """
 WITH w AS (
     SELECT id, metadata, job_options FROM geneva_drive_workflow
     WHERE id = %(workflow)s AND state = 'performing' AND pause_requested_at IS NULL FOR UPDATE
@@ -143,7 +143,7 @@ END_WORKFLOW = (
 
 
 def bare(url: str, workflows: int) -> dict[str, Any]:
-    """The floor: the statements of the variant "straight on, no hero" in a loop of nothing else."""
+    """Measure the baseline: the statements of the variant "inline, no hero" in a loop without anything else."""
     names = ("two", "three", "four", "five")
     with psycopg.connect(url) as connection:
         rows = connection.execute(
@@ -171,7 +171,7 @@ def bare(url: str, workflows: int) -> dict[str, Any]:
                     "following": following,
                     "step": name,
                 }
-                row = cursor.execute(HAND_OVER, parameters).fetchone()
+                row = cursor.execute(HAND_OFF, parameters).fetchone()
                 assert row is not None
                 current, token = row[0], following
             connection.autocommit = False
@@ -186,7 +186,7 @@ def bare(url: str, workflows: int) -> dict[str, Any]:
 
 
 def run(workflows: int, repeat: int) -> Results:
-    """Every variant and the floor, interleaved; each on tables of its own."""
+    """Run all variants and the baseline, interleaved, each on its own tables."""
     server = start_postgresql(options=("shared_preload_libraries=pg_stat_statements",))
     results: Results = {}
     arguments = ("--workflows", str(workflows))
@@ -199,9 +199,9 @@ def run(workflows: int, repeat: int) -> Results:
                 environment = create_database(admin, f"variant_{number}_{round_}", settings, options=options)
                 found = in_child("benchmarks.engine", environment, "--child", kind, *arguments)
                 results.setdefault(name, []).append(found)
-            environment = create_database(admin, f"floor_{round_}", {})
+            environment = create_database(admin, f"baseline_{round_}", {})
             _queue(environment, workflows)
-            results.setdefault(FLOOR, []).append(bare(environment["GENEVA_BENCH_URL"], workflows))
+            results.setdefault(BASELINE, []).append(bare(environment["GENEVA_BENCH_URL"], workflows))
             print(f"round {round_ + 1} of {repeat} done", file=sys.stderr)
     finally:
         server.stop()
@@ -219,7 +219,9 @@ def _queue(environment: dict[str, str], workflows: int) -> None:
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--workflows", type=int, default=400, help="Of five steps each. Default: 400.")
+    options.add_argument(
+        "--workflows", type=int, default=400, help="Workflows of five steps each. Default: 400."
+    )
     arguments = options.parse_args()
     if arguments.child:
         print(json.dumps(child(arguments.child, arguments.workflows)))

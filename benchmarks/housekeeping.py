@@ -1,9 +1,9 @@
-"""Housekeeping over many rows, on PostgreSQL.
+"""Housekeeping with many rows, on PostgreSQL.
 
-``python -m benchmarks.housekeeping [--workflows 500000] [--in-progress 1000000]`` starts a server of its own.
-First recovery: ten rows without a process that are in progress for too long, beside a million fresh ones of
-living processes, with a statement timeout of a second. Then the clean-up of half a million workflows that
-ended long ago, with four executions each, half of them at the very same moment; memory is the process's peak.
+``python -m benchmarks.housekeeping [--workflows 500000] [--in-progress 1000000]`` starts its own server. First it
+measures recovery: ten executions without a process that have been in progress for too long, among a million recent ones
+of live processes, with a statement timeout of a second. Then it measures the cleanup of half a million workflows that
+ended long ago, with four executions each; half of them ended at the same moment. Memory is the peak of the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DATABASE = "geneva_housekeeping"
 
 
 def main() -> int:
-    """Start a server and let a child work on it."""
+    """Start a server, and measure in a child process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.housekeeping", description=__doc__)
     parser.add_argument("--workflows", type=int, default=500_000)
     parser.add_argument("--in-progress", type=int, default=1_000_000)
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def child(workflows: int, in_progress: int) -> int:
-    """Fill and keep house."""
+    """Fill the database, then recover and clean up."""
     import django
 
     django.setup()
@@ -73,7 +73,7 @@ def child(workflows: int, in_progress: int) -> int:
         began = time.monotonic()
         counts = recover("default")
         print(
-            f"recovery beside {in_progress:,} fresh rows: {time.monotonic() - began:.2f} s, {counts}",
+            f"recovery among {in_progress:,} recent rows: {time.monotonic() - began:.2f} s, {counts}",
             flush=True,
         )
         cursor.execute("SET statement_timeout = 0")
@@ -98,11 +98,11 @@ def child(workflows: int, in_progress: int) -> int:
     counts = clean_up("default", retention=timedelta(days=30), progress=progress)
     seconds = time.monotonic() - began
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"clean-up: {seconds:.1f} s, {counts}")
+    print(f"cleanup: {seconds:.1f} s, {counts}")
     print(f"{counts.workflows / seconds:.0f} workflows/s; longest batch {longest:.2f} s")
     print(f"peak memory {before // 1024} MiB before, {after // 1024} MiB after")
     left = Workflow.objects.count(), StepExecution.objects.count()
-    print(f"left: {left[0]} workflows, {left[1]} executions")
+    print(f"remaining: {left[0]} workflows, {left[1]} executions")
     return 0 if left == (1000, 4000) else 1
 
 

@@ -1,4 +1,4 @@
-"""Settings of the benchmarks; the database's address comes from ``GENEVA_BENCH_URL``."""
+"""Settings of the benchmarks. The database is the one in ``GENEVA_BENCH_URL``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that do nothing: what is measured is the checkpoint."""
+"""Loops that do nothing, so that only checkpoints are measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.app.models import Thing
 from geneva_drive import Iteration, Workflow, resumable_step
 
 memory: list[int] = []
-"""MiB: the most that this process has had, looked at every tenth of a loop over rows."""
+"""Peak memory of this process in MiB, measured at every tenth of a loop over rows."""
 
 
 class _Loop(Workflow):
@@ -23,7 +23,7 @@ class _Loop(Workflow):
         for _ in iteration.iterate(range(_items(self))):
             pass
 
-    def go_along(self, iteration: Iteration) -> None:
+    def read_rows(self, iteration: Iteration) -> None:
         tenth = max(1, _items(self) // 10)
         for _ in iteration.iterate_queryset(Thing._default_manager.all(), total=True):
             if iteration.iterations % tenth == tenth - 1:
@@ -31,7 +31,7 @@ class _Loop(Workflow):
 
 
 class Short(_Loop):
-    """One item, for a row to begin with."""
+    """One item, to create a row."""
 
     @resumable_step
     def loop(self, iteration: Iteration) -> None:
@@ -53,13 +53,13 @@ class EveryHundred(_Loop):
 class EachRow(_Loop):
     @resumable_step
     def loop(self, iteration: Iteration) -> None:
-        self.go_along(iteration)
+        self.read_rows(iteration)
 
 
 class EveryHundredRows(_Loop):
     @resumable_step(checkpoint_every=100)
     def loop(self, iteration: Iteration) -> None:
-        self.go_along(iteration)
+        self.read_rows(iteration)
 
 
 def _items(workflow: Any) -> int:
