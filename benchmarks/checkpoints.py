@@ -1,9 +1,9 @@
 """The cost of a checkpoint on PostgreSQL: items per second of a loop, compared with a bare loop of the same UPDATE.
 
 ``python -m benchmarks.checkpoints [--items 4000] [--rows 1000000] [--repeat 3] [--no-sync]`` starts its own PostgreSQL
-and removes it. The server has default durability; with ``--no-sync`` it does not wait for the disk, which shows the cost
-in CPU time. Variants are interleaved, so their ratios are valid even if the machine's speed drifts. Do
-not compare figures from different runs.
+and removes it. The server has default durability; with ``--no-sync`` it does not wait for the disk, which shows the
+cost in CPU time. Variants are interleaved, so their ratios are valid even if the machine's speed drifts. Do not compare
+figures from different runs.
 
 Finally, one loop reads ``--rows`` rows of a table while the memory of the process is measured.
 """
