@@ -79,10 +79,16 @@ class DjangoTasks(Dispatcher):
         return list(self._problems())
 
     def _problems(self) -> Iterator[checks.CheckMessage]:
-        # An empty list of queues allows all of them.
-        declared = self.backend.queues
-        missing = sorted({self.queue_for(queue) for queue in _queues()} - set(declared)) if declared else []
-        if missing:
+        declared = set(self.backend.queues)
+        options = (
+            each
+            for cls in registry.all()
+            for each in (cls._geneva.job_options, *(step.options for step in cls.steps.runnable))
+        )
+        used = {settings.DEFAULT_QUEUE, *(each["queue"] for each in options if each.get("queue"))}
+        missing = sorted({self.queue_for(queue) for queue in used} - declared)
+        # No queues declared: all are allowed.
+        if declared and missing:
             yield checks.Error(
                 f"Steps use queues that TASKS[{self.alias!r}] does not declare: {', '.join(missing)}.",
                 hint=f"Add them to TASKS[{self.alias!r}]['QUEUES'], or map them to others with the dispatcher's "
@@ -95,12 +101,3 @@ class DjangoTasks(Dispatcher):
                 hint="Set 'ENQUEUE_ON_COMMIT': False, or use django-tasks 0.12 or newer.",
                 id="geneva_drive.W072",
             )
-
-
-def _queues() -> Iterator[str]:
-    """Yield the queues that the declared workflows and their steps use."""
-    yield settings.DEFAULT_QUEUE
-    for cls in registry.all():
-        for options in (cls._geneva.job_options, *(each.options for each in cls.steps.runnable)):
-            if queue := options.get("queue"):
-                yield queue

@@ -100,7 +100,12 @@ def run(
 def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: Callable[[], bool]) -> None:
     if time.monotonic() - getattr(_thread, "used", 0.0) >= STALE_AFTER:
         drop_dead_connections()
-    runner = DispatchedRunner(_heartbeat(using, kind) if with_heartbeat else None, is_stopping)
+    heartbeat = heartbeats.ensure(using, kind, after_beat=recover_own) if with_heartbeat else None
+    if heartbeat is not None and not heartbeat.is_alive():
+        # It missed its lease while the machine was suspended or the database gone. It has to beat before it
+        # starts a step; a job that was put back instead would come round and round.
+        heartbeat.beat()
+    runner = DispatchedRunner(heartbeat, is_stopping)
     try:
         execute(pk, using=using, runner=runner)
     except Exception as error:
@@ -135,15 +140,6 @@ class DispatchedRunner(ProcessRunner):
     def track(self, token: UUID) -> None:
         self.has_begun = True
         super().track(token)
-
-
-def _heartbeat(using: str, kind: str) -> Heartbeat | None:
-    heartbeat = heartbeats.ensure(using, kind, after_beat=recover_own)
-    if heartbeat is not None and not heartbeat.is_alive():
-        # It missed its lease while the machine was suspended or the database gone. It has to beat before it
-        # starts a step; a job that was put back instead would come round and round.
-        heartbeat.beat()
-    return heartbeat
 
 
 atexit.register(heartbeats.stop_all)

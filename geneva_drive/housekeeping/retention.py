@@ -18,7 +18,6 @@ from geneva_drive.housekeeping.counts import Counts
 from geneva_drive.lifecycle.locking import write_first
 from geneva_drive.lifecycle.unit_of_work import in_transaction
 from geneva_drive.logs import about
-from geneva_drive.models.querysets import WorkflowQuerySet
 from geneva_drive.models.records import OperatorAction, Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -64,11 +63,8 @@ def clean_up(
     return counts
 
 
-def _ended(using: str, state: str, before: datetime) -> WorkflowQuerySet[Workflow]:
-    rows: WorkflowQuerySet[Workflow] = Workflow.objects.using(using).filter(
-        state=state, transitioned_at__lt=clock.local(before)
-    )
-    return rows
+def _ended(using: str, state: str, before: datetime) -> Any:
+    return Workflow.objects.using(using).filter(state=state, transitioned_at__lt=clock.local(before))
 
 
 def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:

@@ -36,11 +36,6 @@ class CandidateCache:
     It says where to look, no more: each claim checks the row again under the lock. More urgent executions are
     noticed later by as much as the cache is old. Workers that share a queue would try to claim the same rows, so
     one that loses a candidate to another worker keeps none for a while.
-
-    Parameters
-    ----------
-    queues
-        Names, or None for all.
     """
 
     def __init__(self, using: str, queues: list[str] | None) -> None:

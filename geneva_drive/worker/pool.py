@@ -26,17 +26,7 @@ logger = logging.getLogger("geneva_drive.worker")
 class Budget:
     """How many steps may still run: places are taken before a claim, and put back when no step needed them.
 
-    Parameters
-    ----------
-    places
-        None for no limit.
-
-    Attributes
-    ----------
-    left
-        Places that nobody has taken; None for no limit.
-    performed
-        Steps that were started.
+    ``left`` are the places that can be taken, None for no limit; ``performed`` are the steps that were started.
     """
 
     def __init__(self, places: int | None) -> None:
@@ -64,13 +54,7 @@ class Budget:
 
 
 class WorkerRunner(ProcessRunner):
-    """A chain of steps in one of the worker's threads.
-
-    Parameters
-    ----------
-    has_place
-        Whether a place of the budget is reserved for the first step.
-    """
+    """A chain of steps in one of the worker's threads; the budget may have a place for its first step."""
 
     def __init__(
         self, heartbeat: Heartbeat, budget: Budget, stopping: threading.Event, *, has_place: bool = False

@@ -6,7 +6,9 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError, connections, router
 
@@ -23,6 +25,8 @@ from geneva_drive.worker.pool import Budget, Pool, WorkerRunner
 from geneva_drive.worker.shutdown import handling_signals
 
 logger = logging.getLogger("geneva_drive.worker")
+
+_T = TypeVar("_T")
 
 _EXPIRE_EVERY = 1.0
 """Seconds between two looks for signals that did not arrive in time; claims are more frequent."""
@@ -83,7 +87,7 @@ class Worker:
             daemon=True,
         )
         with handling_signals(self.stop, self.heartbeat.mark_dead):
-            self._start_heartbeat()
+            self._retry(self.heartbeat.start)
             self._pool.start()
             maintenance.start()
             if listener is not None:
@@ -106,32 +110,41 @@ class Worker:
         self._stopping.set()
         self._wake.set()
 
-    def _start_heartbeat(self) -> None:
-        pause = 0.5
-        while not self._stopping.is_set():
-            try:
-                self.heartbeat.start()
-                return
-            except (OperationalError, InterfaceError) as error:
-                pause = self._wait_for_database(error, pause)
-
     def _loop(self) -> None:
-        pause = 0.5
         while not self._stopping.is_set():
             self._wake.clear()
-            try:
-                if time.monotonic() - self._expired >= _EXPIRE_EVERY:
-                    self._expired = time.monotonic()
-                    expire_due(self.using)
-                found = self._claim()
-                if not found and self._is_done():
-                    return
-                pause = 0.5
-            except (OperationalError, InterfaceError) as error:
-                pause = self._wait_for_database(error, pause)
-                continue
+            found = self._retry(self._look)
+            if found is None:
+                return
             if not found:
                 self._wake.wait(self.poll_interval)
+
+    def _retry(self, act: Callable[[], _T]) -> _T | None:
+        """Call ``act`` until the database is available and return what it returns; None at shutdown."""
+        pause = 0.5
+        while not self._stopping.is_set():
+            try:
+                return act()
+            except (OperationalError, InterfaceError) as error:
+                if is_missing_table(error):
+                    raise  # an OperationalError on SQLite only, and waiting does not help
+                connection = connections[self.using]
+                lost = is_lost_connection(error, connection)
+                connection.close()
+                logger.warning("Database unavailable, retrying: %s", error)
+                # The first time at once, since a new connection may be all that is needed.
+                if not (lost and pause <= 0.5):
+                    self._stopping.wait(pause * random.uniform(0.5, 1))
+                pause = min(pause * 2, 30.0)
+        return None
+
+    def _look(self) -> int | None:
+        """Look once for what is due; return how much was claimed, or None when the worker is done."""
+        if time.monotonic() - self._expired >= _EXPIRE_EVERY:
+            self._expired = time.monotonic()
+            expire_due(self.using)
+        found = self._claim()
+        return None if not found and self._is_done() else found
 
     def _claim(self) -> int:
         """Claim for the idle threads; return how many executions they were given."""
@@ -157,19 +170,6 @@ class Worker:
             return True
         # What another worker had locked while this one claimed may be left.
         return self.drain and not expire_due(self.using) and not is_anything_due(self.using, self.queues)
-
-    def _wait_for_database(self, error: Exception, pause: float) -> float:
-        """Close the connection and wait: not at all the first time, then longer and longer."""
-        if is_missing_table(error):
-            # An OperationalError on SQLite only, and waiting does not help.
-            raise error
-        connection = connections[self.using]
-        lost = is_lost_connection(error, connection)
-        connection.close()
-        logger.warning("Database unavailable, retrying: %s", error)
-        if not (lost and pause <= 0.5):
-            self._stopping.wait(pause * random.uniform(0.5, 1))
-        return min(pause * 2, 30.0)
 
     def _runner(self, *, has_place: bool = False) -> WorkerRunner:
         return WorkerRunner(self.heartbeat, self._budget, self._stopping, has_place=has_place)
