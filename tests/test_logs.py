@@ -196,7 +196,7 @@ def test_a_row_that_cannot_be_prepared_has_the_fields(
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("cannot be prepared")
 
-    monkeypatch.setattr(prepare, "prepare_locked", broken)
+    monkeypatch.setattr(prepare, "advance", broken)
     monkeypatch.setattr("geneva_drive.execution.fast_path_sql.can_run", lambda using: False)
     execute(execution.pk)
 

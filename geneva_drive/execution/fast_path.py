@@ -140,7 +140,7 @@ def hand_off(claimed: ClaimedExecution, runner: Runner) -> HandOff | None:
         return None
     _, metadata = written
     row = claimed.row | {
-        "metadata": fast_path_sql.decode("metadata", using, metadata),
+        "metadata": metadata,
         "current_step_name": built.step_name,
         "next_step_name": built.step_name,
         "updated_at": moment,

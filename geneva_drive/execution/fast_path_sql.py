@@ -96,7 +96,7 @@ def hand_off(
     *,
     built_with: Any,
 ) -> tuple[Any, Any] | None:
-    """End an execution and insert the next; return its key, and the workflow's metadata as stored.
+    """End an execution and insert the next; return its key, and the workflow's metadata.
 
     Parameters
     ----------
@@ -125,8 +125,11 @@ def hand_off(
         # A parameter that is NULL has no type of its own, so this is named only when there is some.
         parameters["metadata"] = _prepared(StepExecution, "metadata", using, following.metadata)
         columns = (*columns, "metadata")
-    row: tuple[Any, Any] | None = _run(using, _hand_off_sql(using, columns, inline), parameters)
-    return row
+    row = _run(using, _hand_off_sql(using, columns, inline), parameters)
+    if row is None:
+        return None
+    field: Any = Workflow._meta.get_field("metadata")
+    return row[0], field.from_db_value(row[1], None, connections[using])
 
 
 def finish(using: str, workflow_id: Any, execution_id: Any, token: UUID, now: datetime) -> bool:
@@ -144,12 +147,6 @@ def load(model: type[_Row], using: str, values: Any) -> _Row:
         for field, value in zip(fields, values, strict=True)
     ]
     return model.from_db(using, [field.attname for field in fields], converted)
-
-
-def decode(name: str, using: str, value: Any) -> Any:
-    """Turn a column of the workflow that a statement returned into its Python value."""
-    field: Any = Workflow._meta.get_field(name)
-    return field.from_db_value(value, None, connections[using])
 
 
 def _prepared(model: type[models.Model], name: str, using: str, value: Any) -> Any:

@@ -82,7 +82,7 @@ def claim(
         pending=pending,
     )
     try:
-        claimed = lock(lambda unit: prepare_locked(unit, runner), skip_locked=skip_locked)
+        claimed = lock(lambda unit: advance(unit, runner), skip_locked=skip_locked)
     except Exception as error:
         if may_pass(error, using):
             raise
@@ -100,21 +100,16 @@ def claim(
     return claimed
 
 
-def prepare_locked(unit: UnitOfWork, runner: Runner) -> ClaimedExecution | None:
-    """Prepare a scheduled execution of a ready workflow, both locked; None when there is no body to run."""
-    if clock.utc(unit.execution.scheduled_for) > unit.now:
-        # A message that came early changes nothing; the dispatcher gets it again for its time.
-        unit.following = unit.execution
-        return None
-    return advance(unit, runner)
-
-
 def advance(unit: UnitOfWork, runner: Runner, *, handed_off: bool = False) -> ClaimedExecution | None:
-    """Go from a due execution, written or not yet, to the next one whose body runs here.
+    """Go from a scheduled execution, written or not yet, to the next one whose body runs here.
 
     Steps that are passed over end on the way. None when what comes next does not run here or now, or when
     there is nothing.
     """
+    if clock.utc(unit.execution.scheduled_for) > unit.now:
+        # A message that came early changes nothing; the dispatcher gets it again for its time.
+        unit.following = unit.execution
+        return None
     queue = unit.execution.queue
     while True:
         verdict = check(unit)

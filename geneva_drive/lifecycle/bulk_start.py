@@ -52,8 +52,7 @@ def _start_batch(
 ) -> tuple[list[_W], list[models.Model]]:
     now, base = clock.now(using), moment_of(at)
     rows: dict[tuple[Any, Any], _W] = {}
-    passed: list[models.Model] = []
-    heroes_by_key: dict[tuple[Any, Any], models.Model] = {}
+    passed: list[Any] = []
     for hero in heroes:
         row = cls(hero=hero, job_options=dict(job_options) if job_options is not None else None)
         row.check_hero(using)
@@ -61,8 +60,8 @@ def _start_batch(
         key = slot_of(row.hero_type_id, row.hero_id, using)
         if key in rows:
             passed.append(hero)
-            continue
-        rows[key], heroes_by_key[key] = row, hero
+        else:
+            rows[key] = row
 
     def work() -> set[tuple[Any, Any]]:
         taken = set()
@@ -77,8 +76,17 @@ def _start_batch(
         taken = in_transaction(using, work, repeatable=False)
     except IntegrityError:
         # Somebody else has just started one of them: one by one, so that only that one is skipped.
-        return _start_singly(rows, heroes_by_key, passed, at=at, using=using)
-    passed.extend(hero for key, hero in heroes_by_key.items() if key in taken)
+        created = []
+        for row in rows.values():
+            row.pk, row._state.adding, row._start_at = None, True, at
+            try:
+                row.save(using=using)
+            except AlreadyOngoingError:
+                passed.append(row.hero_given)
+            else:
+                created.append(row)
+        return created, passed
+    passed.extend(row.hero_given for key, row in rows.items() if key in taken)
     return [row for key, row in rows.items() if key not in taken], passed
 
 
@@ -97,7 +105,7 @@ def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str) ->
     trace = tracing.current()
     for row in rows:
         row._state.adding, row._state.db = False, using
-        first = scheduling.first_step(row)
+        first = row.steps.next_after(None)
         if first is not None:
             executions.append(scheduling.build(row, first, now=now, base=base, trace=trace))
         pending.add(workflow_started, row)
@@ -113,24 +121,3 @@ def _insert(rows: list[_W], base: datetime | None, now: datetime, using: str) ->
             execution._state.adding, execution._state.db = False, using
             dispatch.send(execution)
     pending.send_after_commit(using)
-
-
-def _start_singly(
-    rows: dict[tuple[Any, Any], _W],
-    heroes: dict[tuple[Any, Any], models.Model],
-    passed: list[models.Model],
-    *,
-    at: datetime | None,
-    using: str,
-) -> tuple[list[_W], list[models.Model]]:
-    created = []
-    for key, row in rows.items():
-        row.pk, row._state.adding = None, True
-        row._start_at = at
-        try:
-            row.save(using=using)
-        except AlreadyOngoingError:
-            passed.append(heroes[key])
-        else:
-            created.append(row)
-    return created, passed

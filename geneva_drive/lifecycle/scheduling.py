@@ -96,8 +96,3 @@ def build(
 def is_begun(execution: StepExecution) -> bool:
     """Whether there is anything to continue from: not after a first attempt that failed at once."""
     return execution.cursor is not None or execution.continues_from_id is not None
-
-
-def first_step(workflow: Workflow) -> StepDefinition | None:
-    """Return the first runnable step, or None on a class without one."""
-    return type(workflow).steps.next_after(None)

@@ -32,7 +32,7 @@ def fill(workflow: Workflow, now: datetime) -> None:
     workflow.type = cls._geneva.label
     if workflow.job_options is not None:
         job_options_of.validate(workflow.job_options, f"{cls._geneva.label}.start(job_options=…)")
-    first = scheduling.first_step(workflow)
+    first = workflow.steps.next_after(None)
     moment = clock.local(now)
     workflow.created_at = workflow.updated_at = moment
     workflow.next_step_name = first.name if first else None
@@ -152,7 +152,7 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
         if former is not None:
             raise _already_ongoing(workflow, former)
         models.Model.save(workflow, using=alias, force_insert=True)
-        first = scheduling.first_step(workflow)
+        first = workflow.steps.next_after(None)
         if first is not None:
             execution = scheduling.build(workflow, first, now=now, base=base, trace=tracing.current())
             execution.save(using=alias, force_insert=True)
