@@ -23,11 +23,6 @@ __all__ = ["execute", "run"]
 def execute(execution_id: Any, *, using: str | None = None, runner: Runner | None = None) -> int:
     """Run a scheduled execution that is due, and what follows it as long as the runner continues.
 
-    Parameters
-    ----------
-    execution_id
-        The only thing that a dispatcher has to carry.
-
     Returns
     -------
     int
@@ -88,7 +83,7 @@ def _perform_atomic(claimed: ClaimedExecution, runner: Runner) -> tuple[ClaimedE
     pending = Pending()
     try:
         with transaction.atomic(using=using):
-            write_first(claimed.workflow_pk, using)
+            write_first(claimed.execution.workflow_id, using)
             result = perform(claimed, runner)
             if result.error is not None:
                 raise result.error

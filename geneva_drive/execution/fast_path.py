@@ -158,9 +158,9 @@ def _end_and_insert(
 ) -> tuple[Any, Any] | None:
     """Write both in one statement and update their instances; return what the statement returned."""
     execution = claimed.execution
-    key = (workflow.pk, execution.pk, claimed.token)
+    using, options = alias_of(execution), workflow.job_options
     written = fast_path_sql.hand_off(
-        alias_of(execution), *key, following, now, built_with=workflow.job_options
+        using, workflow.pk, execution.pk, claimed.token, following, now, built_with=options
     )
     if written is None:
         return None

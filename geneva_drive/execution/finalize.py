@@ -75,7 +75,7 @@ def write_end(
     write = partial(
         with_locked,
         using,
-        claimed.workflow_pk,
+        claimed.execution.workflow_id,
         execution_pk=claimed.execution.pk,
         execution_state=ExecutionState.IN_PROGRESS,
         token=claimed.token,
@@ -124,7 +124,7 @@ def report_fenced(claimed: ClaimedExecution) -> None:
     logger.warning(
         "Execution %s of workflow %s (%s) was moved while its body ran; its end is not recorded.",
         execution.pk,
-        claimed.workflow_pk,
+        execution.workflow_id,
         execution.step_name,
         extra=about(claimed.as_claimed(), execution),
     )

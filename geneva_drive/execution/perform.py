@@ -63,10 +63,6 @@ class ClaimedExecution:
         self.reattempts = self.execution.reattempts
         self.trace = self.execution.trace
 
-    @property
-    def workflow_pk(self) -> Any:
-        return self.execution.workflow_id
-
     def as_claimed(self) -> Workflow:
         """Return another instance, as the row was when it was claimed."""
         cls = type(self.workflow)

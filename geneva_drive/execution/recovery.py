@@ -33,14 +33,15 @@ def release(claimed: ClaimedExecution) -> bool:
             return True
         stop = workflow.pause_requested_at is not None
         transitions.release(unit)
-        unit.following = execution
         if stop:
             transitions.hold(execution)
             transitions.move(unit, WorkflowState.PAUSED, execution.step_name)
         return True
 
     execution = claimed.execution
-    return _with_abandoned(execution.pk, claimed.workflow_pk, claimed.token, alias_of(execution), act)
+    return _with_abandoned(
+        execution.pk, claimed.execution.workflow_id, claimed.token, alias_of(execution), act
+    )
 
 
 def recover_own(heartbeat: Heartbeat) -> int:
@@ -68,13 +69,7 @@ def recover_own(heartbeat: Heartbeat) -> int:
 
 
 def recover_one(
-    pk: Any,
-    workflow_id: Any,
-    token: UUID | None,
-    *,
-    using: str,
-    why: str,
-    still_dead: Callable[[], bool],
+    pk: Any, workflow_id: Any, token: UUID | None, *, using: str, why: str, still_dead: Callable[[], bool]
 ) -> bool:
     """End one abandoned execution and apply its step's recovery action; False when it was not abandoned.
 

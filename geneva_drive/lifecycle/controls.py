@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 Act = Callable[[UnitOfWork, StepDefinition | None], None]
 
 
+# Columns that the caller's instance shows afterwards.
+_STEPS = ("current_step_name", "next_step_name")
+_TIMES = ("pause_requested_at", "started_at", "transitioned_at", "updated_at")
+_SHOWN = ("type", "state", *_STEPS, *_TIMES)
+
+
 def _control(workflow: Workflow, action: str, act: Act, by: By, reason: str, **details: Any) -> None:
     """Check that an action is allowed, let ``act`` do it, record it, and update the caller's instance.
 
@@ -63,16 +69,7 @@ def _control(workflow: Workflow, action: str, act: Act, by: By, reason: str, **d
     if changed is None:
         raise InvalidStateError(f"Workflow {workflow.pk} is gone; it cannot be changed.")
     workflow.__class__ = changed.__class__
-    for name in (
-        "type",
-        "state",
-        "current_step_name",
-        "next_step_name",
-        "pause_requested_at",
-        "started_at",
-        "transitioned_at",
-        "updated_at",
-    ):
+    for name in _SHOWN:
         setattr(workflow, name, getattr(changed, name))
 
 

@@ -36,20 +36,15 @@ def record_both(error: BaseException, second: BaseException, what: str) -> Error
     """
     first, other = record(error), record(second)
     limit = settings.MAX_ERROR_CHARACTERS
+    refers = second.__cause__ is error or (second.__context__ is error and not second.__suppress_context__)
     return ErrorRecord(
         class_name=first.class_name,
         message=_storable(
             f"{first.message}\n\nThen {what} raised {other.class_name}: {other.message}", limit
         ),
         # With Python's own words between the two when the second refers to the first.
-        traceback=other.traceback
-        if _names(second, error)
-        else _storable(first.traceback + other.traceback, limit),
+        traceback=other.traceback if refers else _storable(first.traceback + other.traceback, limit),
     )
-
-
-def _names(error: BaseException, other: BaseException) -> bool:
-    return error.__cause__ is other or (error.__context__ is other and not error.__suppress_context__)
 
 
 def ascii_only(error: ErrorRecord) -> ErrorRecord:

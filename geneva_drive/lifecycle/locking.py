@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import InterfaceError, OperationalError, connections
 from django.db.models import F
 
+from geneva_drive.models.querysets import StepExecutionQuerySet
 from geneva_drive.models.records import Signal
 from geneva_drive.models.step_execution import StepExecution
 from geneva_drive.models.workflow import Workflow
@@ -45,11 +46,7 @@ def alias_of(row: Any) -> str:
 def lock_workflow(pk: Any, using: str, *, skip_locked: bool = False) -> Workflow | None:
     """Lock one workflow and return it as it is now, or None when it is gone.
 
-    Parameters
-    ----------
-    skip_locked
-        Whether to return None, rather than wait, when somebody else has locked it. On a database that cannot
-        skip locked rows this makes no difference.
+    With ``skip_locked`` also when somebody else has locked it, where the database can skip locked rows.
     """
     rows = Workflow._base_manager.using(using).filter(pk=pk)
     features = connections[using].features
@@ -70,20 +67,17 @@ def write_first(pk: Any, using: str) -> None:
 
 def lock_execution(workflow: Workflow, pk: Any) -> StepExecution | None:
     """Lock one execution of a locked workflow and return it as it is now."""
-    execution: StepExecution | None = _locked(workflow).filter(pk=pk).first()
-    return execution
+    return _locked(workflow).filter(pk=pk).first()
 
 
 def lock_active_execution(workflow: Workflow) -> StepExecution | None:
     """Lock the one active execution of a locked workflow."""
-    execution: StepExecution | None = _locked(workflow).filter(active_workflow=workflow.pk).first()
-    return execution
+    return _locked(workflow).filter(active_workflow=workflow.pk).first()
 
 
 def lock_latest_execution(workflow: Workflow) -> StepExecution | None:
     """Lock the last execution of a locked workflow, whatever its state."""
-    execution: StepExecution | None = _locked(workflow).latest_first().first()
-    return execution
+    return _locked(workflow).latest_first().first()
 
 
 def lock_attempts_with_signal(workflow: Workflow, names: list[str]) -> list[Any]:
@@ -99,10 +93,10 @@ def lock_signals(workflow: Workflow) -> QuerySet[Signal]:
     return rows.select_for_update() if connections[rows.db].features.has_select_for_update else rows
 
 
-def _locked(workflow: Workflow) -> Any:
+def _locked(workflow: Workflow) -> StepExecutionQuerySet[StepExecution]:
     # Errors can be long and nothing is decided by them. The cursor is read with the row, under the lock: the
     # next execution of a resumable step gets it.
-    rows = workflow.executions.db_manager(workflow._state.db).defer(
+    rows: StepExecutionQuerySet[StepExecution] = workflow.executions.db_manager(workflow._state.db).defer(
         "active_workflow", "error_message", "error_traceback"
     )
     # A locking read: under repeatable read a plain one would still see the state before the lock.

@@ -36,11 +36,7 @@ def move(unit: UnitOfWork, state: WorkflowState, next_step_name: str | None) -> 
     if state != before and state not in MOVES[before]:
         raise InvalidStateError(f"{workflow} is {before} and cannot become {state}.")
     change(
-        workflow,
-        state=state,
-        next_step_name=next_step_name,
-        current_step_name=None,
-        updated_at=unit.moment,
+        workflow, state=state, next_step_name=next_step_name, current_step_name=None, updated_at=unit.moment
     )
     if workflow.pause_requested_at is not None:
         # Leaving "performing" answers the request, whichever way it went.
@@ -83,22 +79,17 @@ def begin(unit: UnitOfWork, *, process: UUID | None, token: UUID, handed_off: bo
         attempt_token=token,
         handed_off=handed_off,
     )
-    before = str(workflow.state)
-    changes: dict[str, Any] = {
-        "state": WorkflowState.PERFORMING,
-        "current_step_name": execution.step_name,
-        "updated_at": unit.moment,
-    }
+    before, after, name = str(workflow.state), WorkflowState.PERFORMING, execution.step_name
+    change(workflow, state=after, current_step_name=name, updated_at=unit.moment)
     if workflow.started_at is None:
-        changes["started_at"] = unit.moment
-    if workflow.next_step_name != execution.step_name:
-        changes["next_step_name"] = execution.step_name
-    change(workflow, **changes)
-    unit.pending.add(workflow_transitioned, workflow, before=before, after=str(WorkflowState.PERFORMING))
+        change(workflow, started_at=unit.moment)
+    if workflow.next_step_name != name:
+        change(workflow, next_step_name=name)
+    unit.pending.add(workflow_transitioned, workflow, before=before, after=str(after))
 
 
 def release(unit: UnitOfWork) -> None:
-    """Make an execution scheduled again that was claimed and whose body was not begun."""
+    """Make an execution scheduled again that was claimed and whose body was not begun; its workflow is ready."""
     change(
         unit.execution,
         state=ExecutionState.SCHEDULED,
@@ -108,21 +99,14 @@ def release(unit: UnitOfWork) -> None:
         handed_off=False,
         dispatched_at=None,
     )
-    before = str(unit.workflow.state)
-    change(unit.workflow, state=WorkflowState.READY, current_step_name=None, updated_at=unit.moment)
-    unit.pending.add(workflow_transitioned, unit.workflow, before=before, after=str(WorkflowState.READY))
+    unit.following = unit.execution
+    move(unit, WorkflowState.READY, unit.workflow.next_step_name)
 
 
 def end(unit: UnitOfWork, decision: Decision) -> None:
     """End an execution as decided."""
     execution = unit.execution
-    change(
-        execution,
-        state=decision.state,
-        outcome=decision.outcome,
-        finished_at=unit.moment,
-        on_hold=False,
-    )
+    change(execution, state=decision.state, outcome=decision.outcome, finished_at=unit.moment, on_hold=False)
     if decision.error is not None:
         note_error(execution, decision.error)
     if decision.notes:
@@ -182,10 +166,7 @@ def grace_left(deferred_since: datetime | None, now: datetime) -> timedelta:
 
 def note_error(execution: StepExecution, error: ErrorRecord) -> None:
     change(
-        execution,
-        error_class=error.class_name,
-        error_message=error.message,
-        error_traceback=error.traceback,
+        execution, error_class=error.class_name, error_message=error.message, error_traceback=error.traceback
     )
 
 
@@ -224,12 +205,7 @@ def attach(unit: UnitOfWork, signal: Signal) -> None:
     """Give a signal to an execution. The signal is written at once."""
     change(unit.execution, signal_id=signal.pk)
     unit.execution.signal = signal
-    change(
-        signal,
-        state=SignalState.CLAIMED,
-        claimed_at=unit.moment,
-        claimed_count=signal.claimed_count + 1,
-    )
+    change(signal, state=SignalState.CLAIMED, claimed_at=unit.moment, claimed_count=signal.claimed_count + 1)
     flush(signal)
 
 
