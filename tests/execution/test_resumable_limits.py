@@ -56,7 +56,7 @@ def test_an_interruption_lets_other_work_run_first() -> None:
 
     performed = run(workflow, inline_continuation=True)
 
-    assert performed == 1, "the successor is left to the dispatcher although this runner goes straight on"
+    assert performed == 1, "the successor is left to the dispatcher although this runner continues inline"
     successor = active(workflow)
     assert (successor.state, successor.cursor, successor.continues_from_id) == (
         "scheduled",
