@@ -233,5 +233,5 @@ def test_a_hero_model_that_is_not_installed() -> None:
         (found,) = check_heroes()
 
     assert ids([found]) == ["E009"]
-    assert "testapp.Misspelt: hero_model='testapp.Ordr' names no installed model" in found.msg
+    assert "testapp.Misspelt: hero_model='testapp.Ordr' is not an installed model" in found.msg
     assert check_heroes() == []

@@ -173,7 +173,7 @@ def test_a_fenced_result_has_the_fields(caplog: pytest.LogCaptureFixture) -> Non
     workflow = run_next_step(start(meanwhile))
 
     (record,) = from_us(caplog, logging.WARNING)
-    assert "was moved while its body ran" in record.getMessage()
+    assert "was recovered or changed while the step was running" in record.getMessage()
     assert fields(record) == expected(workflow)
 
 

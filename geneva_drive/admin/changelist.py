@@ -49,7 +49,7 @@ def faults(parameters: Any, using: str) -> list[str]:
     """Say of each part of a query string that is not understood what is wrong, and what would be right."""
     found = []
     if ERROR_FLAG in parameters:
-        found.append(_("A filter in the list's address was not understood, so nothing is listed."))
+        found.append(_("A filter in the URL was not understood, so nothing is listed."))
     for name in parameters:
         why = "" if name == ERROR_FLAG else _fault(name, parameters, using)
         if why:

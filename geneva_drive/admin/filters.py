@@ -74,7 +74,7 @@ class _Choice(Filter):
     def read(cls, value: str, using: str) -> Any:  # noqa: ARG003
         if value not in cls.values:
             words = {"value": value, "choices": ", ".join(cls.values)}
-            raise ValueError(gettext("'%(value)s' is none of these: %(choices)s.") % words)
+            raise ValueError(gettext("'%(value)s' is not a valid value. Choose one of: %(choices)s.") % words)
         part = cls.values[value][1]
         return getattr(settings, part) if isinstance(part, str) else part
 
@@ -182,7 +182,7 @@ class StepFilter(_Name):
 class TriedFilter(_Name):
     """The page of removed steps links to it; it is shown while it is in use."""
 
-    title, parameter_name, part = _("attempt at"), "tried", "tried"
+    title, parameter_name, part = _("step attempted"), "tried", "tried"
     unknown = StepFilter.unknown
 
     def has_output(self) -> bool:

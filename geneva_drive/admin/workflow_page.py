@@ -99,7 +99,7 @@ def _label(action: Action, timeline: Timeline) -> str:
     if action.name != "resume":
         return f"{action.title}…" if action.asks else str(action.title)
     if workflow.state == WorkflowState.PERFORMING:
-        return _("Withdraw the pause")
+        return _("Cancel the pause request")
     definition = workflow.steps.resolve(step)
     if definition is None or definition.removed:
         return str(action.title)
@@ -154,7 +154,7 @@ def _notes(line: TimelineStep, workflow: Workflow, signals: list[Signal], now: d
 def _happened(line: TimelineStep, now: datetime) -> str:
     last = line.attempts[-1] if line.attempts else None
     if line.status == "gravestone":
-        return _("removed step, passed over") if last else _("removed step")
+        return _("removed step, skipped") if last else _("removed step")
     if line.status == "undeclared":
         return _("not declared in this code")
     if last is None:

@@ -68,8 +68,8 @@ class ClassDefinition:
             return apps.get_model(self.hero_model)
         except LookupError as error:
             raise StepConfigurationError(
-                f"{self.label}: hero_model={self.hero_model!r} names no installed model. Give "
-                f"'app_label.ModelName', and see that the app is in INSTALLED_APPS. ({error})"
+                f"{self.label}: hero_model={self.hero_model!r} is not an installed model. Give "
+                f"'app_label.ModelName', and check that the app is in INSTALLED_APPS. ({error})"
             ) from error
 
 

@@ -97,10 +97,10 @@ class StepCollection:
             object.__setattr__(self, attribute, value)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("The steps of a class cannot be changed after it is made.")
+        raise AttributeError("The steps of a class cannot be changed after the class is created.")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError("The steps of a class cannot be changed after it is made.")
+        raise AttributeError("The steps of a class cannot be changed after the class is created.")
 
     def __iter__(self) -> Iterator[StepDefinition]:
         return iter(self._by_name.values())
@@ -157,7 +157,7 @@ class StepCollection:
         definition = self.resolve(name)
         if definition is None:
             names = ", ".join(self.names) or "none"
-            raise StepNotDefinedError(f"No step is called {name!r}. Declared are: {names}.")
+            raise StepNotDefinedError(f"There is no step {name!r}. Declared steps: {names}.")
         return definition.name
 
 

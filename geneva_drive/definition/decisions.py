@@ -85,7 +85,7 @@ def _resolved(name: str) -> type[Exception]:
         found = import_string(name)
     except ImportError as error:
         raise StepConfigurationError(
-            f"A policy's matching={name!r} names nothing that can be imported ({error}). Correct the name."
+            f"A policy's matching={name!r} cannot be imported ({error}). Correct the name."
         ) from error
     if not (isinstance(found, type) and issubclass(found, Exception)):
         raise StepConfigurationError(
@@ -269,7 +269,7 @@ def decide_crash(
     crashes, reattempts
         The consecutive ones before this crash, which changes only the first.
     limit
-        At this many crashes the workflow pauses, whatever the action.
+        At this many crashes ``reattempt`` pauses the workflow.
     counts
         Whether the crash counts against the step. Not if the body may never have started.
     """

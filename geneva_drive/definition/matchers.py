@@ -102,7 +102,7 @@ def describe(matcher: Matcher) -> str:
 def checked_signal_name(value: Any, what: str = "name") -> str:
     """Return `value` if it can be a signal's name. Raises InvalidSignalError."""
     if not isinstance(value, str):
-        raise InvalidSignalError(f"the {what} {value!r} is not a text. Give one, such as 'payment_received'.")
+        raise InvalidSignalError(f"the {what} {value!r} must be a string, such as 'payment_received'.")
     if not value.strip():
         raise InvalidSignalError(f"the {what} {value!r} is empty. Give one, such as 'payment_received'.")
     if len(value) > LONGEST_SIGNAL_NAME:
@@ -117,9 +117,11 @@ def check_storable(value: str, what: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidSignalError(f"the {what} {value!r} has a lone surrogate. Take it out.") from None
+        raise InvalidSignalError(
+            f"the {what} {value!r} contains a lone surrogate, which cannot be stored. Remove it."
+        ) from None
     if "\0" in value:
-        raise InvalidSignalError(f"the {what} {value!r} has a NUL. Take it out.")
+        raise InvalidSignalError(f"the {what} {value!r} contains a NUL, which cannot be stored. Remove it.")
     return str.__str__(value)  # A member of an enumeration is stored by its value, not by its name.
 
 

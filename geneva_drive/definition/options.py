@@ -47,7 +47,7 @@ def checked_priority(value: Any, name: str = "priority") -> int:
 
 def _checked_moment(value: Any, name: str = "wait_until") -> datetime:
     if not isinstance(value, datetime):
-        raise ValueError(f"{name}={value!r} is not a moment. Give a datetime, or a duration as wait=.")
+        raise ValueError(f"{name}={value!r} is not a datetime. Give one, or a duration as wait=.")
     if is_naive(value) is settings.USE_TZ:
         odd = "naive" if settings.USE_TZ else "aware"
         raise ValueError(
@@ -145,9 +145,9 @@ def _checked_former_names(value: Any, option: str) -> tuple[str, ...]:
 
 def _checked_limit(value: Any, option: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{option}={value!r} is not a number of items. Give an integer from 1.")
+        raise ValueError(f"{option}={value!r} is not a number of items. Give an integer of 1 or more.")
     if value < 1:
-        raise ValueError(f"{option}={value!r} would let no item through. Give an integer from 1.")
+        raise ValueError(f"{option}={value!r} would let no item through. Give an integer of 1 or more.")
     return value
 
 

@@ -243,5 +243,7 @@ def truth(answer: object, what: str) -> bool:
         # A coroutine is always true.
         if inspect.iscoroutine(answer):
             answer.close()
-        raise TypeError(f"The {what} gave an awaitable, not an answer.")
+        raise TypeError(
+            f"The {what} returned an awaitable. It must be a normal function that returns True or False."
+        )
     return bool(answer)

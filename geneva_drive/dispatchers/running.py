@@ -71,13 +71,17 @@ def run(
     """
     alias = using or router.db_for_write(StepExecution)
     if alias not in connections:
-        raise DispatcherError(f"A job names the database {alias!r}, which this process does not know.")
+        raise DispatcherError(
+            f"A queued job refers to the database {alias!r}, which is not in DATABASES of this process."
+        )
     try:
         pk = StepExecution._meta.pk.to_python(execution_id)
         if pk is None:
             raise ValueError("it is None")
     except Exception as error:
-        raise DispatcherError(f"A job names {execution_id!r}, which is no execution's key.") from error
+        raise DispatcherError(
+            f"A queued job has {execution_id!r} for an execution's id, which it cannot be."
+        ) from error
     queue: deque[tuple[Any, str]] | None = getattr(_thread, "queue", None)
     if queue is not None:
         queue.append((pk, alias))
@@ -114,7 +118,7 @@ def _run_one(pk: Any, using: str, kind: str, with_heartbeat: bool, is_stopping: 
         if not runner.has_begun:
             raise
         logger.error(
-            "Execution %s, or a step after it, failed unexpectedly.",
+            "Internal error while running execution %s or a step that continued from it.",
             pk,
             exc_info=error,
             extra=about(execution_id=pk),

@@ -144,7 +144,9 @@ class Cursor:
             # What was written before stands, and the end of the execution is recorded all the same.
             extra = about(execution=self._execution)
             logger.exception(
-                "%s: the progress of its last items could not be saved.", self.where, extra=extra
+                "%s: the progress of its last items could not be saved. Those items will run again.",
+                self.where,
+                extra=extra,
             )
 
     def _store(self) -> str | None:

@@ -174,7 +174,11 @@ def _run(using: str, sql: str, parameters: dict[str, Any]) -> Any:
     except Error as error:
         # The portable path gets the same error, and handles it. If the statement did commit and only its
         # answer was lost, that path is fenced, and no thread holds what was begun: its process recovers it.
-        logger.info("A statement failed (%s); taking the portable path.", error)
+        logger.info(
+            "A statement of the fast path failed (%s). The portable path does the same "
+            "work; no action is needed.",
+            error,
+        )
         if not inside and is_lost_connection(error, connection):
             connection.close()
         return None

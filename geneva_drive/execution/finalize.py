@@ -89,7 +89,7 @@ def write_end(
             raise
         # What follows could not be prepared here; the step that is done must be recorded all the same.
         logger.exception(
-            "What follows execution %s could not be prepared.",
+            "The step after execution %s could not be prepared. It stays scheduled.",
             claimed.execution.pk,
             extra=about(claimed.as_claimed(), claimed.execution),
         )
@@ -122,7 +122,8 @@ def report_fenced(claimed: ClaimedExecution) -> None:
     """Log and tell receivers that an end came too late and was not recorded."""
     workflow, execution = claimed.workflow, claimed.execution
     logger.warning(
-        "Execution %s of workflow %s (%s) was moved while its body ran; its end is not recorded.",
+        "The result of execution %s of workflow %s (%s) was discarded: the execution was recovered "
+        "or changed while the step was running.",
         execution.pk,
         execution.workflow_id,
         execution.step_name,

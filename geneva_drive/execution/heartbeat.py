@@ -116,7 +116,11 @@ class Heartbeat:
                 self._last_beat = began
                 return
             # Somebody presumed this process dead and deleted the row: what it named is not ours any more.
-            logger.warning("The row of process %s is gone; it continues under a new id.", self.process_id)
+            logger.warning(
+                "The row of process %s was deleted, since it had been presumed dead. It "
+                "continues under a new id.",
+                self.process_id,
+            )
             self.process_id = uuid4()
             self._register()
 
@@ -159,7 +163,11 @@ class Heartbeat:
         try:
             act()
         except Exception:
-            logger.exception("A heartbeat of process %s failed; the next one may work.", self.process_id)
+            logger.exception(
+                "Process %s could not send a heartbeat. It tries again; after LEASE "
+                "without one, other processes recover its steps.",
+                self.process_id,
+            )
             return False
         finally:
             self._close()

@@ -239,7 +239,8 @@ class Iteration:
     def _begin_loop(self, name: str) -> None:
         if self._loop is not None:
             raise InvalidStateError(
-                f"{self._where}: {name}() is the second loop over one cursor. Make it a step of its own."
+                f"{self._where}: {name}() is the second loop over one cursor. A resumable step can "
+                "contain one loop: move this one to another step."
             )
         self._loop = name
 

@@ -69,7 +69,7 @@ def keys_of(queryset: QuerySet[Any], cursor: str | Sequence[str] | None) -> tupl
     else:
         written = [cursor] if isinstance(cursor, str) else list(cursor)
         if not all(isinstance(name, str) for name in written):
-            raise ValueError(f"cursor={cursor!r} is no name of a column, nor a list of names.")
+            raise ValueError(f"cursor={cursor!r} is not a column name or a list of column names.")
     keys: list[Key] = []
     for number, key in enumerate(_resolved(queryset, (*written, "pk"))):
         if any(key.name == known.name for known in keys):
@@ -190,7 +190,7 @@ class Pages(Generic[M]):
         if problem := _problem(queryset):
             raise TypeError(f"{where}: {problem}")
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise TypeError(f"{where}: {size!r} rows make no page. Give an integer from 1.")
+            raise TypeError(f"{where}: {size!r} is not a batch size. Give an integer of 1 or more.")
         try:
             keys = keys_of(queryset, cursor)
         except ValueError as error:

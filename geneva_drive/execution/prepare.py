@@ -51,7 +51,9 @@ def prepare(execution_id: Any, *, using: str, runner: Runner) -> ClaimedExecutio
     row = StepExecution.objects.using(using).filter(pk=execution_id).values_list(*Candidate.COLUMNS).first()
     if row is None:
         logger.info(
-            "Execution %s is gone; nothing to do.", execution_id, extra=about(execution_id=execution_id)
+            "Execution %s no longer exists. Ignoring the message.",
+            execution_id,
+            extra=about(execution_id=execution_id),
         )
         return None
     return claim(Candidate(*row), runner, using)

@@ -63,7 +63,7 @@ def recover_own(heartbeat: Heartbeat) -> int:
 
         # Asked again for each: a body may have begun meanwhile.
         if is_untracked():
-            why = "no thread of its own process holds it"
+            why = "its own process is alive, but no longer runs it"
             recovered += recover_one(pk, workflow_id, token, using=using, why=why, still_dead=is_untracked)
     return recovered
 

@@ -79,7 +79,11 @@ def expire_due(using: str, *, most: int = 1000) -> int:
         except Exception:
             # One row must not stop the others.
             extra = about(workflow_id=workflow_id, execution_id=pk)
-            logger.exception("Execution %s could not be moved after its deadline.", pk, extra=extra)
+            logger.exception(
+                "The signal timeout of execution %s could not be applied. Maintenance will try again.",
+                pk,
+                extra=extra,
+            )
         if moved >= most:
             break
     return moved

@@ -73,7 +73,12 @@ def _delete_batch(using: str, keys: list[Any], counts: Counts) -> None:
     except (ProtectedError, RestrictedError, IntegrityError):
         if len(keys) == 1:
             extra = about(workflow_id=keys[0])
-            logger.warning("Workflow %s is kept: rows of the project protect it.", keys[0], extra=extra)
+            logger.warning(
+                "Workflow %s is past its retention but was not deleted: rows of the "
+                "project refer to it with on_delete=PROTECT.",
+                keys[0],
+                extra=extra,
+            )
             counts.protected += 1
             return
         middle = len(keys) // 2

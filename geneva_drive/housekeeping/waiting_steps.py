@@ -72,5 +72,7 @@ def _wake_one(using: str, pk: Any, workflow_id: Any) -> bool:
     except Exception:
         # One bad row does not stop the others.
         extra = about(workflow_id=workflow_id, execution_id=pk)
-        logger.exception("The waiting execution %s could not be compared with its signals.", pk, extra=extra)
+        logger.exception(
+            "Checking whether the signal of waiting execution %s has come failed.", pk, extra=extra
+        )
         return False

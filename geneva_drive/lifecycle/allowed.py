@@ -132,7 +132,7 @@ def _declared(workflow: Workflow, name: str | None, rule: Rule) -> StepDefinitio
         return None
     if not type(workflow)._geneva.is_startable:
         raise StepNotDefinedError(
-            f"{workflow} cannot {rule.cannot}: {_runnable(workflow)} Ways out: cancel(), declare the class again, "
+            f"{workflow} cannot {rule.cannot}: {_runnable(workflow)} Options: cancel(), declare the class again, "
             "or add it to the former_types of the class that replaced it."
         )
     definition = workflow.steps.resolve(name)
@@ -140,7 +140,8 @@ def _declared(workflow: Workflow, name: str | None, rule: Rule) -> StepDefinitio
         pause_first = "" if workflow.state == _PAUSED else "pause(), then "
         raise StepNotDefinedError(
             f"{workflow} cannot {rule.cannot}: its step {name!r} is not defined in {workflow.type}. "
-            f"{_runnable(workflow)} Ways out: {pause_first}resume_at() one of them, cancel(), or declare the step "
+            f"{_runnable(workflow)} Options: {pause_first}resume_at() with one of these steps, "
+            "cancel(), or declare the step "
             f"again. Next time, leave a gravestone in place of the step: {name} = removed_step()."
         )
     return definition

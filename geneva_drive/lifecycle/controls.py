@@ -67,7 +67,7 @@ def _control(workflow: Workflow, action: str, act: Act, by: By, reason: str, **d
     # Not again after a lost connection: the first try may be done, and the second would be refused.
     changed = with_locked(alias_of(workflow), workflow.pk, act_and_note, active=True, repeatable=False)
     if changed is None:
-        raise InvalidStateError(f"Workflow {workflow.pk} is gone; it cannot be changed.")
+        raise InvalidStateError(f"Workflow {workflow.pk} no longer exists; it cannot be changed.")
     workflow.__class__ = changed.__class__
     for name in _SHOWN:
         setattr(workflow, name, getattr(changed, name))

@@ -239,7 +239,10 @@ def revisit(unit: UnitOfWork) -> bool:
             # Its gate raises it again, where the step's policies decide and the error is recorded.
             extra = about(workflow, execution)
             logger.exception(
-                "%s: a matcher of the step %s raised.", workflow, execution.step_name, extra=extra
+                "%s: the matcher in wait_for of the step %s raised an exception.",
+                workflow,
+                execution.step_name,
+                extra=extra,
             )
         else:
             if signal is None:

@@ -177,7 +177,8 @@ def save_new(workflow: Workflow, *, using: str | None = None) -> None:
             # The other run ended between our INSERT and our look: try again.
             last = error
     raise AlreadyOngoingError(
-        f"{cls._geneva.label}: runs for this hero start and end faster than one can join."
+        f"{cls._geneva.label}: get_or_start() gave up, because other runs for this hero kept "
+        "starting and ending. Try again."
     ) from last
 
 

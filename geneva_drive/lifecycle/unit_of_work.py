@@ -199,7 +199,8 @@ class _ReadOnlyContext:
 
     def leave(self, how: str, **_: Any) -> NoReturn:
         raise InvalidStateError(
-            f"{how}() was called in a condition or a hook. They only look; decide inside the step."
+            f"{how}() was called in a condition or a hook. Conditions and hooks must not change the "
+            "workflow. Call it in the step."
         )
 
     def __getattr__(self, name: str) -> Any:

@@ -60,10 +60,14 @@ class ActionCommand(SelectingCommand):
             "--dry-run", action="store_true", help="Only report what would be done, and what would fail."
         )
         parser.add_argument(
-            "--no-input", "--noinput", action="store_false", dest="interactive", help="Do not ask."
+            "--no-input",
+            "--noinput",
+            action="store_false",
+            dest="interactive",
+            help="Do not ask for confirmation.",
         )
-        parser.add_argument("--by", help="Who does it, for the record. Default: the user on this host.")
-        parser.add_argument("--reason", default="", help="Why, for the record.")
+        parser.add_argument("--by", help="Name to record as the operator. Default: the user on this host.")
+        parser.add_argument("--reason", default="", help="Reason to record.")
 
     def describe(self, options: dict[str, Any]) -> str:  # noqa: ARG002 - for subclasses
         """Return what would be done, as the beginning of "pause 3 workflow(s)"."""

@@ -139,7 +139,7 @@ def convert(using: str, target: str, progress: Callable[[int, int], None] | None
         examination = examine(using, target, progress)
         if examination.misfit_count:
             raise HeroKeyError(
-                f"{examination.misfit_count} of {examination.rows} heroes do not survive a conversion of the "
+                f"{examination.misfit_count} of {examination.rows} hero keys cannot be kept in a conversion of the "
                 f"column from {source} to {target}."
             )
         _alter(editor, source, target)

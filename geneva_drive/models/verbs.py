@@ -213,7 +213,8 @@ class Verbs:
         """
         if self._step is not None and self._step.only_reads:
             raise InvalidStateError(
-                f"{self}: signal() was called in a condition or a matcher. They only look."
+                f"{self}: signal() was called in a condition or a matcher. Conditions and matchers "
+                "must not change the workflow."
             )
         sent: Signal = lifecycle("send_signal", self, name, payload, idempotency_key=idempotency_key)
         return sent

@@ -193,7 +193,7 @@ def _hero_key(alias: str) -> Iterator[Finding]:
     yield Finding(
         "warning",
         "hero key",
-        f"The column is {real.kind}, and today's models would make it {wanted}.",
+        f"The column is {real.kind}, and the current models need {wanted}.",
         f"geneva_hero_key says why; geneva_hero_key --to {wanted} --dry-run says whether it can be converted.",
     )
 

@@ -106,7 +106,7 @@ class _Explanation:
             return ""
         self.words["what"] = what % {"type": workflow.type, "step": execution.step_name}
         if execution.deferred_since is None:
-            return _("%(what)s: it stays where it is until a worker runs code that declares it.")
+            return _("%(what)s: it does not continue until a worker runs code that declares it.")
         until = clock.utc(execution.deferred_since) + settings.UNDEFINED_STEP_GRACE
         self.words |= {"since": exact(execution.deferred_since), "until": exact(until)}
         if until <= self.now:
@@ -152,7 +152,7 @@ class _Explanation:
         if definition is None or definition.wait_for is None:
             return _(
                 "Its step '%(step)s' has been waiting since %(since)s for a signal that this code no longer waits "
-                "for: housekeeping will move it on."
+                "for: the next maintenance run will schedule it."
             )
         self.words["signal"] = describe(definition.wait_for)
         if execution.wait_deadline is None:

@@ -166,7 +166,7 @@ class Pool:
             except BaseException as error:
                 if error is not runner.raised:  # a step's own has been logged by the executor
                     logger.error(
-                        "Execution %s, or a step after it, failed unexpectedly.",
+                        "Internal error while running execution %s or a step that continued from it.",
                         claimed.execution.pk,
                         exc_info=error,
                         extra=about(claimed.as_claimed(), claimed.execution),

@@ -25,12 +25,12 @@ WRONG = {
     "hero=shop.order:1": "there is no model shop.order",
     "hero=testapp.order:abc": "is not a key of testapp.order",
     "hero=%20": "write app.model:key",
-    "state=foo": "'foo' is none of these: ongoing, ready, performing, paused, finished, canceled.",
-    "overdue=foo": "'foo' is none of these: any, long, day.",
-    "waiting=foo": "'foo' is none of these: any, long.",
-    "undeclared=foo": "'foo' is none of these: yes.",
-    "created=foo": "'foo' is none of these: hour, day, week.",
-    "moved=foo": "'foo' is none of these: hour, day, week.",
+    "state=foo": "'foo' is not a valid value. Choose one of: ongoing, ready, performing, paused, finished, canceled.",
+    "overdue=foo": "'foo' is not a valid value. Choose one of: any, long, day.",
+    "waiting=foo": "'foo' is not a valid value. Choose one of: any, long.",
+    "undeclared=foo": "'foo' is not a valid value. Choose one of: yes.",
+    "created=foo": "'foo' is not a valid value. Choose one of: hour, day, week.",
+    "moved=foo": "'foo' is not a valid value. Choose one of: hour, day, week.",
     "type=testapp.Nothing": "Write app_label.ClassName",
     "step=nowhere": "choose a type",
     "step=nowhere&type=testapp.FiveSteps": "is not a step of testapp.FiveSteps. It has one, two",
@@ -43,7 +43,7 @@ WRONG = {
     "state__exact=paused": "there is no such filter",
     "executions__workflow__id=1": "there is no such filter",
     "e=1": "A filter in the list",
-    "state=ready&overdue=foo": "'foo' is none of these",
+    "state=ready&overdue=foo": "'foo' is not a valid value",
 }
 EACH = pytest.mark.parametrize("query", WRONG)
 

@@ -53,7 +53,7 @@ def test_an_error_in_a_condition_is_propagated() -> None:
 @pytest.mark.parametrize("test", ["later", lambda workflow: workflow.later()])
 def test_an_awaitable_result_is_refused(test: Any) -> None:
     # A coroutine is always true, so the workflow would be canceled or the step skipped each time.
-    with pytest.raises(TypeError, match=r"condition 'check' of Row gave an awaitable"):
+    with pytest.raises(TypeError, match=r"condition 'check' of Row returned an awaitable"):
         Condition(test, name="check").evaluate(Row())
 
 

@@ -127,8 +127,8 @@ def test_an_error_in_a_matcher_is_propagated() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("not.a_module.Error", "'not.a_module.Error' names nothing that can be imported"),
-        (f"{__name__}.Missing", "names nothing that can be imported"),
+        ("not.a_module.Error", "'not.a_module.Error' cannot be imported"),
+        (f"{__name__}.Missing", "cannot be imported"),
         (f"{__name__}.policy", "which is not an exception class"),
         ("builtins.SystemExit", "which is not an exception class"),
     ],

@@ -83,9 +83,9 @@ def test_a_subclass_can_override_the_method() -> None:
     [
         ("max_iterations=0", "let no item through"),
         ("max_iterations=-1", "let no item through"),
-        ("max_iterations=True", "an integer from 1"),
-        ("max_iterations=2.5", "an integer from 1"),
-        ("max_iterations='5'", "an integer from 1"),
+        ("max_iterations=True", "an integer of 1 or more"),
+        ("max_iterations=2.5", "an integer of 1 or more"),
+        ("max_iterations='5'", "an integer of 1 or more"),
         ("max_runtime=30", "timedelta"),
         ("max_runtime=timedelta(0)", "is zero"),
         ("max_runtime=timedelta(seconds=-1)", "negative"),

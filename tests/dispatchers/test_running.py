@@ -169,7 +169,7 @@ def test_outdated_jobs_change_nothing() -> None:
 
 @pytest.mark.parametrize("execution_id", ["'; DROP TABLE", "os.system", None, "1e5"])
 def test_an_invalid_key_is_refused(execution_id: Any) -> None:
-    with pytest.raises(DispatcherError, match="no execution's key"):
+    with pytest.raises(DispatcherError, match="for an execution's id"):
         run(execution_id, "default", kind="test")
 
 

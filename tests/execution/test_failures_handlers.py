@@ -156,7 +156,7 @@ def test_a_handlers_decision_is_fenced(caplog: pytest.LogCaptureFixture) -> None
 
     assert_state(workflow, "ready")
     assert [row.outcome for row in rows(workflow)] == ["recovered", None]
-    assert "was moved while its body ran" in caplog.text
+    assert "was recovered or changed while the step was running" in caplog.text
 
 
 def test_a_handler_cannot_suspend() -> None:

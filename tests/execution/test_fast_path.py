@@ -353,7 +353,7 @@ def test_a_late_result_is_logged_and_reported_and_writes_nothing(
     after = [columns(workflow), *(columns(row) for row in workflow.executions.order_by("pk"))]
     assert after == before
     assert told[-1] == ("middle", True)
-    assert "was moved while its body ran" in caplog.text
+    assert "was recovered or changed while the step was running" in caplog.text
 
 
 @pytest.mark.parametrize("gone", ["execution", "workflow"])

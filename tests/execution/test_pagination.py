@@ -312,7 +312,7 @@ def test_a_queryset_that_cannot_be_paged_is_refused_with_a_hint(queryset: Any, w
 
 @pytest.mark.parametrize(
     ("cursor", "words"),
-    [("nothing", "no column 'nothing'"), ("items", "is no column"), ([1], "no name of a column")],
+    [("nothing", "no column 'nothing'"), ("items", "is no column"), ([1], "not a column name")],
 )
 def test_unknown_columns_are_refused(cursor: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
@@ -321,7 +321,7 @@ def test_unknown_columns_are_refused(cursor: Any, words: str) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, True, "7", 1.5, None])
 def test_a_page_has_at_least_one_row(size: Any) -> None:
-    with pytest.raises(TypeError, match="make no page"):
+    with pytest.raises(TypeError, match="is not a batch size"):
         Pages.of(Order.objects.all(), None, size, "here")
 
 

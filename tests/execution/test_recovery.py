@@ -134,4 +134,4 @@ def test_a_worker_checks_its_executions_at_each_beat(settings: Any) -> None:
     workflow.refresh_from_db()
     assert workflow.state == "finished"
     lost = workflow.executions.get(outcome="recovered")
-    assert "no thread of its own process holds it" in (lost.error_message or "")
+    assert "its own process is alive, but no longer runs it" in (lost.error_message or "")

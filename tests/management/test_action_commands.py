@@ -168,7 +168,7 @@ def test_undeclared_ones_continue_at_another_step_after_a_pause_with_the_same_fi
     Workflow.objects.filter(pk__in=keys).update(next_step_name="gone")
 
     answer = command("geneva_skip", ready.pk)
-    assert (answer.status, "Ways out: pause(), then resume_at()" in answer.err) == (1, True)
+    assert (answer.status, "Options: pause(), then resume_at()" in answer.err) == (1, True)
     assert command("geneva_pause", "--undeclared", "--state", "ready", "--no-input").status == 0
     assert command("geneva_resume_at", "four", "--undeclared", "--no-input").status == 0
 

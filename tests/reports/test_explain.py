@@ -160,7 +160,7 @@ def test_an_undeclared_step() -> None:
     workflow.executions.update(step_name="newer")
     says(
         workflow,
-        r"This code declares no step 'newer' in testapp\.Explained: it stays where it is until a worker "
+        r"This code declares no step 'newer' in testapp\.Explained: it does not continue until a worker "
         r"runs code that declares it\.",
     )
     run_next_step(workflow)
@@ -190,7 +190,7 @@ def test_an_undeclared_class() -> None:
     Workflow.objects.filter(pk=workflow.pk).update(type="testapp.FromNewerCode")
     says(
         Workflow.objects.get(pk=workflow.pk),
-        r"This code declares no workflow class 'testapp\.FromNewerCode': it stays where it is until a worker "
+        r"This code declares no workflow class 'testapp\.FromNewerCode': it does not continue until a worker "
         r"runs code that declares it\.",
     )
 
@@ -214,7 +214,7 @@ def test_waiting_for_a_signal_that_the_step_no_longer_waits_for() -> None:
     says(
         workflow,
         r"Its step 'ship' has been waiting since TIME for a signal that this code no longer waits for: "
-        r"housekeeping will move it on\.",
+        r"the next maintenance run will schedule it\.",
     )
 
 

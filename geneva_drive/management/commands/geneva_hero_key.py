@@ -33,7 +33,11 @@ class Command(DatabaseCommand):
         parser.add_argument("--to", choices=columns.KINDS, help="Convert the column to this kind.")
         parser.add_argument("--dry-run", action="store_true", help="Only check whether --to is possible.")
         parser.add_argument(
-            "--no-input", "--noinput", action="store_false", dest="interactive", help="Do not ask."
+            "--no-input",
+            "--noinput",
+            action="store_false",
+            dest="interactive",
+            help="Do not ask for confirmation.",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -67,7 +71,7 @@ class Command(DatabaseCommand):
         else:
             self.stdout.write(f"Column: {real.kind} ({real.sql_type}) in {using!r}.")
         decision = columns.declared_kind(using)
-        self.stdout.write(f"Today's decision: {decision}. {_reason(count, setting)}")
+        self.stdout.write(f"Type for the current models: {decision}. {_reason(count, setting)}")
         for family in ("uuid", "string", "integer", None):
             keys = [key for key in count.models if key.family == family]
             if keys:

@@ -28,7 +28,8 @@ _LABELS = {
 class Command(DatabaseCommand):
     help = (
         "Run every chore of housekeeping once: recover steps of dead processes, dispatch steps that are due soon, "
-        "dispatch overdue steps again, move on steps that wait in vain, delete old workflows. Safe to run at any time, "
+        "dispatch overdue steps again, apply signal timeouts and wake steps that no longer need to "
+        "wait, delete old workflows. Safe to run at any time, "
         "and several times in parallel."
     )
 

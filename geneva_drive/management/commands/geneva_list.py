@@ -28,7 +28,9 @@ class Command(SelectingCommand):
         parser.add_argument("--all", action="store_true", help="Include finished and canceled ones.")
         parser.add_argument("--limit", type=int, default=50, help="How many. Default: 50.")
         parser.add_argument(
-            "--before", metavar="ID", help="Continue below this id, as the last line of a list says."
+            "--before",
+            metavar="ID",
+            help="Show workflows below this id (see the last line of the list before).",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:

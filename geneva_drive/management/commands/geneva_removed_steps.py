@@ -19,7 +19,9 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--fail-if-in-flight", action="store_true", help="Exit with 1 when a gravestone has rows."
+            "--fail-if-in-flight",
+            action="store_true",
+            help="Exit with 1 if ongoing workflows still refer to a removed step.",
         )
         super().add_arguments(parser)
 

@@ -11,7 +11,8 @@ from geneva_drive.management.action_command import ActionCommand
 
 class Command(ActionCommand):
     help = (
-        "Resume paused workflows at another step, now, whatever was scheduled: for workflows whose step was removed. "
+        "Resume paused workflows at another step immediately, replacing what was scheduled. For "
+        "workflows whose step was removed. "
         "Exit status: 0 done, 1 some could not be resumed there, 2 usage error."
     )
     control, done = "resume_at", "resumed"

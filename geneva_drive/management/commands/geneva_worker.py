@@ -74,7 +74,7 @@ class Command(DatabaseCommand):
         if options["queues"] is not None:
             queues = [name.strip() for name in options["queues"].split(",") if name.strip()]
             if not queues:
-                raise CommandError("--queues names no queue. Leave it out for all queues.", returncode=2)
+                raise CommandError("--queues is empty. Leave it out for all queues.", returncode=2)
         worker = Worker(
             using=using,
             queues=queues,
