@@ -78,9 +78,10 @@ class WorkflowAdmin(PagesAdmin):
         # By any other column a million rows would have to be sorted.
         return ()
 
-    def get_actions(self, request: HttpRequest, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        # Django says where the menu will stand from 6.1 on.
-        found = super().get_actions(request, *args, **kwargs)
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        # From Django 6.1 on, the caller says where the menu is, and warns about any other signature.
+        options = {} if action_location is None else {"action_location": action_location}
+        found = super().get_actions(request, **options)
         allowed = {action.name for action in ACTIONS if self.may(request, action.permission)}
         return {name: what for name, what in found.items() if name in allowed}
 
