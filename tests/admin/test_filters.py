@@ -42,7 +42,7 @@ WRONG = {
     "id=abc": "there is no such filter. There are: state, type",
     "state__exact=paused": "there is no such filter",
     "executions__workflow__id=1": "there is no such filter",
-    "e=1": "A filter in the list",
+    "e=1": "A filter in the URL",
     "state=ready&overdue=foo": "'foo' is not a valid value",
 }
 EACH = pytest.mark.parametrize("query", WRONG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -70,6 +70,25 @@ def test_hooks_see_a_body_that_ends_with_flow_control_as_completed() -> None:
 
     assert trace == ["in", "before pauses", "after pauses", "out"]
     assert_state(workflow, "paused")
+
+
+def test_an_error_that_around_step_swallows_ends_the_step_as_a_success_after_one_run() -> None:
+    class Swallowing(Free):
+        @contextmanager
+        def around_step(self, execution: StepExecution) -> Iterator[None]:
+            with suppress(ValueError):
+                yield
+
+        @step
+        def fails(self) -> None:
+            trace.append("fails")
+            raise ValueError("swallowed")
+
+    workflow = run_to_end(Swallowing.start())
+
+    assert trace == ["fails"]
+    assert_state(workflow, "finished")
+    assert_step(workflow, "fails", "completed", outcome="success")
 
 
 def test_after_an_error_in_the_body_only_around_step_is_informed() -> None:
