@@ -63,7 +63,12 @@ def main() -> int:
             for one, here in environments
             if database in here and (database in servers or database == "sqlite")
         ]
-        runs = _runs(wanted, servers)
+        # A newcomer's run starts processes on one database. CI, and who names databases, on each.
+        chosen = wanted if everything or arguments.databases else wanted[:1]
+        if chosen != wanted:
+            where = LABELS[chosen[0][1]]
+            plan.notes.append(f"Tests that start processes ran on {where} alone; test-all runs them on each.")
+        runs = _runs(wanted, servers, chosen)
         with tempfile.TemporaryDirectory(prefix="geneva-runs-") as notes:
             done = run_all(runs, Path(notes), arguments.pytest)
     finally:
@@ -76,13 +81,22 @@ def main() -> int:
     return 1 if plan.broken or not passed or any(one.failed for one in done) else 0
 
 
-def _runs(wanted: list[tuple[Environment, str]], servers: dict[str, Server]) -> list[Run]:
-    """Two for each database in each environment, the longest first, so that no core is idle at the end."""
+def _runs(
+    wanted: list[tuple[Environment, str]],
+    servers: dict[str, Server],
+    starting: list[tuple[Environment, str]],
+) -> list[Run]:
+    """One or two for each database in each environment, the longest first, so that no core is idle at the end.
+
+    Those that start processes run where ``starting`` says.
+    """
     planned: list[tuple[Environment, str, tuple[Part, ...]]] = []
     for one, database in wanted:
         beside = [other for environment, other in wanted if environment == one]
         plain = (Part.PLAIN,) if database == min(beside, key=WITH_THE_OTHERS.index) else ()
-        planned += [(one, database, (Part.PROCESSES,)), (one, database, (Part.DATABASE, *plain))]
+        if (one, database) in starting:
+            planned.append((one, database, (Part.PROCESSES,)))
+        planned.append((one, database, (Part.DATABASE, *plain)))
     return [
         Run(one, database, servers.get(database), number, parts)
         for number, (one, database, parts) in enumerate(planned)

@@ -95,7 +95,7 @@ def test_a_second_loop_over_one_cursor_is_refused(call: str) -> None:
             list(iteration.iterate([1, 2]))
             eval(call, {"iteration": iteration, "Order": Order})
 
-    with pytest.raises(InvalidStateError, match="a step of its own"):
+    with pytest.raises(InvalidStateError, match="can contain one loop"):
         run_next_step(Twice.start())
 
 

@@ -125,7 +125,7 @@ def test_a_deleted_or_unsaved_row_is_reported(word: str) -> None:
     stale = Workflow.objects.get(pk=workflow.pk)
     Workflow.objects.all().delete()
 
-    with pytest.raises(InvalidStateError, match="gone"):
+    with pytest.raises(InvalidStateError, match="no longer exists"):
         CONTROLS[word](stale)
     with pytest.raises(InvalidStateError, match="not started yet"):
         CONTROLS[word](Moved())
