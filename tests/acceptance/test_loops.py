@@ -99,7 +99,8 @@ def test_a_worker_suspended_beyond_its_lease_stops_at_its_next_checkpoint(
     workflow.refresh_from_db()
     assert workflow.state == "finished"
     asleep.signal(signal.SIGCONT)
-    until(lambda: "was recovered or changed while the step was running" in asleep.output(), "it has found out", child=asleep)
+    discarded = "was recovered or changed while the step was running"
+    until(lambda: discarded in asleep.output(), "it has found out", child=asleep)
     asleep.signal(signal.SIGTERM)
 
     assert asleep.wait() == 0
